@@ -1,0 +1,1 @@
+"""One attempt, after bootstrap: from a frozen job to a decision."""

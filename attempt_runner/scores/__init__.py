@@ -1,0 +1,1 @@
+"""One reader a score format, each from bytes to the same Score."""
