@@ -1,0 +1,164 @@
+"""attempt.json: the frozen identity of one attempt, written by the runner, read strictly."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bootstrap.bind_receipt import StrictJsonError, load_json
+from bootstrap.errors import TamperedStateError, UnsafeFileError
+from bootstrap.files import AgentPath, Directory, read_regular, write_replacing
+from bootstrap.freeze import FrozenCommand
+from bootstrap.live import LivePath, path_from_json, path_to_json
+from bootstrap.processes import ProcessId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAME: Final = "attempt.json"
+VERSION: Final = 1
+MAX_BYTES: Final = 1024 * 1024  # argv and digests; a command line is at most 128 KiB a word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptIdentity:
+    """Who an attempt is, frozen before anything of the agent's or scorer's runs.
+
+    `diff` is None where the runner captures the change itself. `isolation` is evidence for
+    people and for `gate --require`. `processes` maps runner, agent and scorer to what was
+    started, and grows as they start; nothing else changes after the first write.
+    """
+
+    attempt_id: str
+    generation: str
+    model_id: str
+    workspace: Path
+    workspace_device: int
+    workspace_inode: int
+    diff: LivePath | None
+    prompt: LivePath
+    agent: FrozenCommand | None
+    scorer: FrozenCommand
+    score_format: str
+    scored: str
+    isolation: Mapping[str, object]
+    marker: str
+    exchange: Path
+    boot_id: str | None
+    processes: Mapping[str, ProcessId] = field(default_factory=dict)
+
+
+def write_identity(directory: Directory, identity: AttemptIdentity) -> None:
+    """Put attempt.json in place of what stood there, durably. Raises StorageError."""
+    document = {
+        "attempt_id": identity.attempt_id,
+        "attempt_version": VERSION,
+        "agent": _command_to_json(identity.agent) if identity.agent else None,
+        "boot_id": identity.boot_id,
+        "diff": _live_to_json(identity.diff) if identity.diff else None,
+        "exchange": path_to_json(identity.exchange),
+        "generation": identity.generation,
+        "isolation": dict(identity.isolation),
+        "marker": identity.marker,
+        "model_id": identity.model_id,
+        "processes": {
+            name: [process.pid, process.start_ticks] for name, process in identity.processes.items()
+        },
+        "prompt": _live_to_json(identity.prompt),
+        "score_format": identity.score_format,
+        "scored": identity.scored,
+        "scorer": _command_to_json(identity.scorer),
+        "workspace": path_to_json(identity.workspace),
+        "workspace_device": identity.workspace_device,
+        "workspace_inode": identity.workspace_inode,
+    }
+    data = json.dumps(document, indent=2, sort_keys=True) + "\n"
+    write_replacing(directory, NAME, data.encode("ascii"))
+
+
+def read_identity(directory: Directory) -> AttemptIdentity:
+    """Read attempt.json of one attempt. Raises TamperedStateError for any other content."""
+    try:
+        document = load_json(read_regular(directory, NAME, MAX_BYTES))
+        return _from_json(document)
+    except (
+        UnsafeFileError,
+        StrictJsonError,
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise TamperedStateError(
+            str(directory.path / NAME),
+            expected="the identity that the runner wrote",
+            found=f"{type(error).__name__}: {error}",
+            remedy="hold the machine and find out who writes the state directory",
+        ) from error
+
+
+def _from_json(document: Any) -> AttemptIdentity:
+    if document["attempt_version"] != VERSION:
+        raise ValueError("another version of the file format")
+    return AttemptIdentity(
+        attempt_id=_text(document["attempt_id"]),
+        generation=_text(document["generation"]),
+        model_id=_text(document["model_id"]),
+        workspace=_path(document["workspace"]),
+        workspace_device=_number(document["workspace_device"]),
+        workspace_inode=_number(document["workspace_inode"]),
+        diff=_live(document["diff"]) if document["diff"] is not None else None,
+        prompt=_live(document["prompt"]),
+        agent=_command(document["agent"]) if document["agent"] is not None else None,
+        scorer=_command(document["scorer"]),
+        score_format=_text(document["score_format"]),
+        scored=_text(document["scored"]),
+        isolation=dict(document["isolation"]),
+        marker=_text(document["marker"]),
+        exchange=_path(document["exchange"]),
+        boot_id=_text(document["boot_id"]) if document["boot_id"] is not None else None,
+        processes={
+            name: ProcessId(_number(pid), _number(ticks))
+            for name, (pid, ticks) in document["processes"].items()
+        },
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _number(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _path(value: object) -> Path:
+    return Path(path_from_json(_text(value)).decode("utf-8", "surrogateescape"))
+
+
+def _live_to_json(live: LivePath) -> dict[str, str | None]:
+    inside = path_to_json(live.inside) if live.inside is not None else None
+    return {"path": path_to_json(live.path), "inside": inside}
+
+
+def _live(value: Any) -> LivePath:
+    inside = value["inside"]
+    return LivePath(
+        _path(value["path"]),
+        AgentPath(path_from_json(_text(inside))) if inside is not None else None,
+    )
+
+
+def _command_to_json(command: FrozenCommand) -> dict[str, object]:
+    return {"argv": list(command.argv), "files": dict(command.files)}
+
+
+def _command(value: Any) -> FrozenCommand:
+    files = {_text(name): _text(digest) for name, digest in value["files"].items()}
+    return FrozenCommand(tuple(_text(word) for word in value["argv"]), files)
