@@ -255,6 +255,19 @@ def confine(flags: dict[str, list[str]]) -> None:
         _die_with(int(parent))
 
 
+def _execute(command: list[str], environment: dict[bytes, bytes]) -> None:
+    """Replace this process; raise OSError. Nothing is imported: no library may be in reach."""
+    name = os.fsencode(command[0])
+    places = [b""] if b"/" in name else environment.get(b"PATH", b"/usr/bin:/bin").split(b":")
+    missing: OSError = FileNotFoundError(f"{command[0]}: not found")
+    for place in places:
+        try:
+            os.execve(os.path.join(place, name), command, environment)  # noqa: S606 - a list argv
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            missing = error
+    raise missing
+
+
 def main(args: Sequence[str]) -> int:
     """Confine this process and execute the command; return only if that failed."""
     flags, command = _parse(args)
@@ -265,7 +278,7 @@ def main(args: Sequence[str]) -> int:
         environment = _environment()
         confine(flags)
         _restore_signals()
-        os.execvpe(command[0], command, environment)  # noqa: S606 - a list argv, and no shell
+        _execute(command, environment)
     except (OSError, ValueError) as error:
         for number in status:
             os.write(number, f"error: {str(error)!a}\n".encode())
