@@ -6,17 +6,16 @@ agent ran. No name is looked up twice, and no link is followed on the way.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import secrets
 import stat
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NewType, Self
 
+from bootstrap.beneath import DIRECTORY_FLAGS, open_at
 from bootstrap.errors import StorageError, UnsafeFileError
 
 if TYPE_CHECKING:
@@ -26,16 +25,8 @@ StatePath = NewType("StatePath", Path)  # the runner's own: no agent can write i
 AgentPath = NewType("AgentPath", bytes)  # relative to the workspace: nothing on it is trusted
 
 CHUNK: Final = 64 * 1024  # one reused buffer of this size reads fastest and bounds memory
-DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO without a writer, or a device, must not hang the open.
 READ_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
-
-_OPENAT2: Final = 437  # the same number on every architecture (asm-generic/unistd.h)
-_RESOLVE_NO_XDEV: Final = 0x01
-_RESOLVE_NO_MAGICLINKS: Final = 0x02
-_RESOLVE_NO_SYMLINKS: Final = 0x04
-_RESOLVE_BENEATH: Final = 0x08
-_OPENAT2_RETRIES: Final = 64  # EAGAIN: a rename elsewhere raced the walk (openat2(2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,89 +67,17 @@ def make_directory(parent: Directory, name: str, mode: int = 0o700) -> Directory
     """Create a directory exclusively and open it. Raises OSError, FileExistsError included."""
     os.mkdir(name, 0o700, dir_fd=parent.fd)
     made = open_directory_beneath(parent, name)
-    os.fchmod(made.fd, mode)  # the umask must not decide who may enter
+    try:
+        os.fchmod(made.fd, mode)  # the umask must not decide who may enter
+    except OSError:
+        made.close()
+        raise
     return made
 
 
-class _OpenHow(ctypes.Structure):
-    _fields_ = (
-        ("flags", ctypes.c_uint64),
-        ("mode", ctypes.c_uint64),
-        ("resolve", ctypes.c_uint64),
-    )
-
-
 def open_beneath(parent: Directory, path: bytes | str, flags: int) -> int:
-    """Open `path` below `parent` without following a link or crossing a mount.
-
-    `path` is relative and has no `..`. The descriptor is close-on-exec. Uses `openat2`, or
-    where the kernel has none (before Linux 5.6, macOS) a walk by component that compares
-    device and mount id. Raises OSError: ELOOP for a link, EXDEV for a mount or an escape.
-    """
-    name = os.fsencode(path)
-    try:
-        return _open_by_openat2(parent.fd, name, flags)
-    except OSError as error:
-        # EPERM is what a container's syscall filter answers for a call it does not know.
-        if error.errno not in (errno.ENOSYS, errno.EPERM):
-            raise
-    return _open_by_walk(parent.fd, name, flags)
-
-
-def _open_by_openat2(fd: int, name: bytes, flags: int) -> int:
-    if sys.platform != "linux":
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    resolve = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_XDEV
-    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
-    libc = ctypes.CDLL(None, use_errno=True)
-    for _ in range(_OPENAT2_RETRIES):
-        opened = int(
-            libc.syscall(_OPENAT2, fd, name, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how)))
-        )
-        if opened >= 0:
-            return opened
-        if ctypes.get_errno() not in (errno.EAGAIN, errno.EINTR):
-            break
-    code = ctypes.get_errno()
-    raise OSError(code, os.strerror(code), os.fsdecode(name))
-
-
-def _open_by_walk(fd: int, name: bytes, flags: int) -> int:
-    *parents, last = [part for part in name.split(b"/") if part not in (b"", b".")] or [b"."]
-    if b".." in (*parents, last):
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), os.fsdecode(name))
-    current = os.dup(fd)
-    try:
-        for part in parents:
-            current = _step(current, part, DIRECTORY_FLAGS)
-        return _step(current, last, flags | os.O_NOFOLLOW | os.O_CLOEXEC, keep=True)
-    finally:
-        os.close(current)
-
-
-def _step(fd: int, part: bytes, flags: int, *, keep: bool = False) -> int:
-    entered = os.open(part, flags, dir_fd=fd)
-    if mount_of(entered) != mount_of(fd):
-        os.close(entered)
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), os.fsdecode(part))
-    if not keep:
-        os.close(fd)
-    return entered
-
-
-def mount_of(fd: int) -> tuple[int, int]:
-    """Return device and mount id (0 where the system has none) of an open file.
-
-    A bind mount of the same filesystem keeps the device, and only the mount id tells it.
-    """
-    device = os.fstat(fd).st_dev
-    if sys.platform != "linux":
-        return device, 0
-    with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as info:
-        for line in info:
-            if line.startswith("mnt_id:"):
-                return device, int(line.split()[1])
-    return device, 0
+    """Open `path` below `parent`, following no link and crossing no mount; see `open_at`."""
+    return open_at(parent.fd, path, flags)
 
 
 def open_regular(parent: Directory, path: bytes | str, *, single_link: bool = True) -> int:
@@ -244,7 +163,10 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
 
 
 def write_new(parent: Directory, name: str, data: bytes, mode: int = 0o600) -> None:
-    """Create a file exclusively, durable before the call returns. Raises StorageError."""
+    """Create a file exclusively, durable before the call returns. Raises StorageError.
+
+    A write that fails leaves no part of the file; a file that was there is left alone.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         fd = os.open(name, flags, 0o600, dir_fd=parent.fd)
@@ -252,6 +174,9 @@ def write_new(parent: Directory, name: str, data: bytes, mode: int = 0o600) -> N
             write_all(fd, data)
             os.fchmod(fd, mode)
             os.fsync(fd)
+        except OSError:
+            os.unlink(name, dir_fd=parent.fd)
+            raise
         finally:
             os.close(fd)
         os.fsync(parent.fd)
