@@ -1,0 +1,253 @@
+"""Manifests: what a tree holds, one line a path, without git.
+
+The *judged* facts of a path are its kind, the owner's execute bit, the set-id bits, and the
+sha256 of its content or its link target. Directories, owners and all other mode bits are
+recorded and not judged: a clone on another machine has others.
+
+A stored manifest has one line a path, directories included, in the order of the visit:
+
+    <st_mode, octal> <uid> <gid> <size> <content> <path>
+
+`tree_sha256` is the sha256 of the judged lines, directories left out, in the same order:
+
+    <judged mode, octal> <size> <content> <path>
+
+Content is a file's sha256 in hexadecimal, or a link's target; `-` for any other kind. Size
+is in bytes, 0 but for files and links. Target and path are percent-encoded (RFC 3986,
+section 2.1; unreserved characters and `/` stand for themselves). Each line ends with a
+newline. The judged mode of a file is 100755 or 100644, plus its set-id bits; of any other
+kind its type bits alone. Siblings are ordered by the bytes of their names, and a directory
+comes before what is in it. Times, extended attributes, access lists and hard links are not
+recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from bootstrap.errors import TamperedStateError
+from bootstrap.files import CHUNK
+from bootstrap.visit import Rules, TreeError, open_node, require_unchanged, unreadable, visit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import BinaryIO
+
+    from bootstrap.files import Directory
+    from bootstrap.visit import Node
+
+SET_ID: Final = stat.S_ISUID | stat.S_ISGID
+NO_CONTENT: Final = b"-"
+_EXECUTABLE: Final = 0o755
+_PLAIN: Final = 0o644
+
+
+class Entry(NamedTuple):
+    """One path of a tree: see the module for what each part means and which are judged."""
+
+    path: bytes
+    mode: int
+    uid: int
+    gid: int
+    size: int
+    content: bytes
+
+    @property
+    def judged_mode(self) -> int:
+        """The bits of the mode that a change is judged by."""
+        kind = stat.S_IFMT(self.mode)
+        if kind != stat.S_IFREG:
+            return kind
+        permissions = _EXECUTABLE if self.mode & stat.S_IXUSR else _PLAIN
+        return kind | self.mode & SET_ID | permissions
+
+    @property
+    def is_directory(self) -> bool:
+        """Tell a directory, which is recorded and never judged for itself."""
+        return stat.S_ISDIR(self.mode)
+
+
+class Difference(NamedTuple):
+    """A path that two trees tell differently; None where one of them does not have it."""
+
+    path: bytes
+    before: Entry | None
+    after: Entry | None
+
+    @property
+    def judged(self) -> bool:
+        """Tell whether the trees differ by what is judged, and not only by what is recorded."""
+        return _judged(self.before) != _judged(self.after)
+
+
+class Tally:
+    """The running digest of a tree: `tree_sha256` once every entry was added."""
+
+    def __init__(self) -> None:
+        self._hasher = hashlib.sha256()
+        self.paths = 0
+
+    def add(self, entry: Entry) -> None:
+        """Add the next entry, in the order of the visit."""
+        if not entry.is_directory:
+            self._hasher.update(_judged_line(entry))
+            self.paths += 1
+
+    @property
+    def tree_sha256(self) -> str:
+        """The digest of the entries added so far, lower-case hexadecimal."""
+        return self._hasher.hexdigest()
+
+
+def walk(root: Directory, rules: Rules) -> Iterator[Entry]:
+    """Yield an entry for every path below `root` that is not excluded, reading every file.
+
+    Raises TreeError for a path that cannot be read, is written meanwhile, is over a limit or
+    is a mount point.
+    """
+    for node in visit(root, rules):
+        refuse_mount(node)
+        yield describe(node)
+
+
+def describe(node: Node) -> Entry:
+    """Return the entry of a visited path: a file is read, a link's target too, nothing else."""
+    mode = node.status.st_mode
+    if stat.S_ISREG(mode):
+        fd = open_node(node)
+        try:
+            return entry_of(node, digest_unchanged(node, fd))
+        finally:
+            os.close(fd)
+    return entry_of(node, read_target(node) if stat.S_ISLNK(mode) else NO_CONTENT)
+
+
+def entry_of(node: Node, content: bytes) -> Entry:
+    """Return the entry of a visited path whose content is known."""
+    status = node.status
+    sized = stat.S_ISREG(status.st_mode)
+    size = status.st_size if sized else len(content) * stat.S_ISLNK(status.st_mode)
+    return Entry(node.path, status.st_mode, status.st_uid, status.st_gid, size, content)
+
+
+def read_target(node: Node) -> bytes:
+    """Return the target of a visited link. Raises TreeError."""
+    try:
+        return os.readlink(node.name, dir_fd=node.parent)
+    except OSError as error:
+        raise unreadable(node.path, error) from error
+
+
+def digest_unchanged(node: Node, fd: int) -> bytes:
+    """Hash an open file that was visited; raise TreeError if anybody wrote it meanwhile."""
+    hasher = hashlib.sha256()
+    want = min(node.status.st_size + 1, CHUNK)
+    try:
+        while data := os.read(fd, want):
+            hasher.update(data)
+    except OSError as error:
+        raise unreadable(node.path, error) from error
+    require_unchanged(node, fd)
+    return hasher.hexdigest().encode("ascii")
+
+
+def refuse_mount(node: Node) -> None:
+    """Raise TreeError for a mount point: what lies in it is not of this tree."""
+    if node.mount:
+        raise TreeError(node.path, "mount", expected="one filesystem", found="a mount point")
+
+
+def write_manifest(entries: Iterable[Entry], target: BinaryIO) -> Tally:
+    """Write a manifest line by line, and return its tally. Raises OSError, TreeError."""
+    tally = Tally()
+    for entry in entries:
+        target.write(_stored_line(entry))
+        tally.add(entry)
+    return tally
+
+
+def read_manifest(source: BinaryIO) -> Iterator[Entry]:
+    """Yield the entries of a stored manifest. Raises TamperedStateError for a bad line.
+
+    The lines are not proved to be those that were written: compare their tally.
+    """
+    for line in source:
+        try:
+            mode, uid, gid, size, content, path = line.removesuffix(b"\n").split(b" ")
+            kept = content if stat.S_ISREG(int(mode, 8)) else unquote_to_bytes(content)
+            yield Entry(unquote_to_bytes(path), int(mode, 8), int(uid), int(gid), int(size), kept)
+        except ValueError as error:
+            raise TamperedStateError(
+                "manifest",
+                expected="lines of six fields",
+                found=repr(line[:80]),
+                remedy="bootstrap the workspace again",
+            ) from error
+
+
+def compare(before: Iterable[Entry], after: Iterable[Entry]) -> Iterator[Difference]:
+    """Yield each path that differs, by what is judged or only recorded, in order.
+
+    Both sides are in the order of the visit; one entry of each is held at a time.
+    """
+    old, new = iter(before), iter(after)
+    left, right = next(old, None), next(new, None)
+    while left or right:
+        side = _side(left, right)
+        one = left if side <= 0 else None
+        other = right if side >= 0 else None
+        if one != other:
+            yield Difference((one or other or left).path, one, other)  # type: ignore[union-attr]
+        left = next(old, None) if one else left
+        right = next(new, None) if other else right
+
+
+def _side(left: Entry | None, right: Entry | None) -> int:
+    """Tell which entry comes first: below 0 the left one, above 0 the right, 0 both."""
+    if left is None or right is None:
+        return 1 if left is None else -1
+    one, other = _order(left.path), _order(right.path)
+    return (one > other) - (one < other)
+
+
+def _order(path: bytes) -> bytes:
+    # No name holds a NUL, and no byte sorts before it: a directory's content follows it.
+    return path.replace(b"/", b"\0")
+
+
+def _judged(entry: Entry | None) -> tuple[int, int, bytes] | None:
+    if entry is None or entry.is_directory:
+        return None
+    return entry.judged_mode, entry.size, entry.content
+
+
+def _judged_line(entry: Entry) -> bytes:
+    return b"%06o %d %s %s\n" % (
+        entry.judged_mode,
+        entry.size,
+        _field(entry),
+        _quote(entry.path),
+    )
+
+
+def _stored_line(entry: Entry) -> bytes:
+    return b"%06o %d %d %d %s %s\n" % (
+        entry.mode,
+        entry.uid,
+        entry.gid,
+        entry.size,
+        _field(entry),
+        _quote(entry.path),
+    )
+
+
+def _field(entry: Entry) -> bytes:
+    return _quote(entry.content) if stat.S_ISLNK(entry.mode) else entry.content
+
+
+def _quote(data: bytes) -> bytes:
+    return quote_from_bytes(data).encode("ascii")
