@@ -17,6 +17,8 @@ from attempt_runner import inside
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from attempt_runner.status import Status
+
 Tier = Literal["none", "landlock", "bwrap", "uid", "bwrap+landlock", "uid+landlock"]
 Promise = Literal[
     "content", "metadata", "reads", "signals", "limits", "sockets", "network", "leftovers"
@@ -30,6 +32,8 @@ STRONGEST_FIRST: Final[tuple[Tier, ...]] = (
     "landlock",
 )
 TIERS: Final[tuple[Tier, ...]] = ("none", *STRONGEST_FIRST)
+Network = Literal["on", "off", "tcp-off"]
+
 PROMISES: Final[tuple[Promise, ...]] = (
     "content",
     "metadata",
@@ -83,8 +87,9 @@ class Room:
 class Isolation:
     """A tier as this machine has it: the tools that make it, and the promises it kept.
 
-    `promises` says for each promise that was probed whether it held; `notes` why not.
-    `weaker` tells why no stronger tier was taken.
+    `promises` says of each promise whether it held when it was probed, `notes` why it did
+    not. `network` is `tcp-off` where Landlock stops TCP and datagrams pass. `weaker` tells why
+    no stronger tier was taken.
     """
 
     tier: Tier
@@ -92,6 +97,7 @@ class Isolation:
     bwrap: str | None = None
     promises: Mapping[Promise, bool]
     notes: Mapping[Promise, str]
+    network: Network = "on"
     cleanup: str
     weaker: str = ""
 
@@ -99,27 +105,22 @@ class Isolation:
         """Return what a receipt records: what was in effect, and what was kept."""
         return {
             "tier": self.tier,
-            "promises": {name: self.promises[name] for name in PROMISES if name in self.promises},
+            "promises": {name: self.promises.get(name, False) for name in PROMISES},
+            "network": self.network,
             "cleanup": self.cleanup,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to start in place of a command: its argv and the descriptors it must inherit."""
+    """What to start in place of a command: its argv and the descriptors it must inherit.
+
+    `reports_exit` says that the status pipe will tell how the command ended.
+    """
 
     argv: tuple[str, ...]
     pass_fds: tuple[int, ...] = ()
-
-
-class Status(NamedTuple):
-    """Write ends of one pipe: for what we start, and for the shim inside bubblewrap.
-
-    Two, since bubblewrap closes its own before it starts a command.
-    """
-
-    outer: int
-    inner: int
+    reports_exit: bool = False
 
 
 def enclose(isolation: Isolation, room: Room, argv: tuple[str, ...], status: Status) -> Launch:
@@ -131,14 +132,14 @@ def enclose(isolation: Isolation, room: Room, argv: tuple[str, ...], status: Sta
     if isolation.tier == "none":
         return Launch(argv)
     if "bwrap" in isolation.tier:
-        return Launch(tuple(_by_bwrap(isolation, room, argv, status)), tuple(status))
-    flags = [("status", status.outer), ("parent", os.getpid()), *_outer_flags(room)]
+        return _by_bwrap(isolation, room, argv, status)
+    flags = [("status", status.shim), ("parent", os.getpid()), *_switch_flags(room)]
     if room.user is not None:
         flags.append(("processes", room.processes))
     if "landlock" in isolation.tier:
         flags.extend(_landlock_flags(room, (*room.writable, *_existing(_SHARED_MEMORY))))
         flags.extend(("hide", path) for path in room.hidden)
-    return Launch((*_shim(isolation.python, flags), *argv), (status.outer,))
+    return Launch((*_shim(sys.executable, flags), *argv), (status.shim,))
 
 
 def _existing(path: Path) -> tuple[Path, ...]:
@@ -152,7 +153,7 @@ def _shim(python: str, flags: Iterable[tuple[str, object]]) -> Iterator[str]:
     yield "--"
 
 
-def _outer_flags(room: Room) -> Iterator[tuple[str, object]]:
+def _switch_flags(room: Room) -> Iterator[tuple[str, object]]:
     if room.cgroup is not None:
         yield "cgroup", room.cgroup
     if room.user is not None:
@@ -165,25 +166,34 @@ def _landlock_flags(room: Room, writable: Iterable[Path]) -> Iterator[tuple[str,
     yield from (("device", path) for path in (*_DEVICES, *room.devices))
 
 
-def _by_bwrap(
-    isolation: Isolation, room: Room, argv: tuple[str, ...], status: Status
-) -> Iterator[str]:
-    outer = list(_outer_flags(room))
-    if outer:
-        flags = [("status", status.inner), ("parent", os.getpid()), *outer]
-        yield from _shim(sys.executable, flags)
+def _by_bwrap(isolation: Isolation, room: Room, argv: tuple[str, ...], status: Status) -> Launch:
+    """Return a launch in three steps: become the user, enter bubblewrap, add Landlock inside.
+
+    A Landlock domain may not mount, so bubblewrap cannot come second.
+    """
+    wrapped: list[str] = []
+    pass_fds = [status.bwrap]
+    if switch := list(_switch_flags(room)):
+        pass_fds.append(status.shim)
+        flags = [("status", status.shim), ("parent", os.getpid()), *switch]
+        wrapped += _shim(sys.executable, flags)
+    wrapped += _bwrap(isolation, room, status.bwrap)
+    if "landlock" in isolation.tier:
+        pass_fds.append(status.inner_shim)
+        flags = [("status", status.inner_shim), ("processes", room.processes)]
+        private = (*_COVERED[:2], _SHARED_MEMORY)
+        flags.extend(_landlock_flags(room, (*room.writable, *private)))
+        wrapped += _shim(isolation.python, flags)
+    return Launch((*wrapped, *argv), tuple(pass_fds), reports_exit=True)
+
+
+def _bwrap(isolation: Isolation, room: Room, status: int) -> Iterator[str]:
     yield from (isolation.bwrap or "bwrap", "--unshare-user", "--unshare-pid", "--unshare-ipc")
     yield from () if room.network else ("--unshare-net",)
     yield from ("--new-session", "--die-with-parent", "--cap-drop", "ALL")
-    yield from ("--json-status-fd", str(status.outer))
+    yield from ("--json-status-fd", str(status))
     yield from _mounts(room)
     yield "--"
-    if "landlock" in isolation.tier:
-        flags = [("status", status.inner), ("processes", room.processes)]
-        private = (*_COVERED[:2], _SHARED_MEMORY)
-        flags.extend(_landlock_flags(room, (*room.writable, *private)))
-        yield from _shim(isolation.python, flags)
-    yield from argv
 
 
 def _mounts(room: Room) -> Iterator[str]:
@@ -198,7 +208,7 @@ def _mounts(room: Room) -> Iterator[str]:
     for path in sorted(binds, key=lambda path: len(path.parts)):
         yield from (binds[path], str(path), str(path))
     for path in room.hidden:
-        if _can_reach(path, room.user):
+        if can_reach(path, room.user):
             yield from ("--tmpfs", str(path), "--remount-ro", str(path))
 
 
@@ -208,7 +218,7 @@ def _bound_back(room: Room) -> Iterator[Path]:
     for path in (*room.readable, *own_places(), resolver, Path("/run/current-system")):
         if not any(path.is_relative_to(place) for place in (*_COVERED, *room.writable)):
             continue
-        if path.exists() and _can_reach(path, room.user):
+        if path.exists() and can_reach(path, room.user):
             yield path
 
 
@@ -220,7 +230,7 @@ def own_places() -> tuple[Path, ...]:
     return tuple(sorted(places | {package, package.parent / "bootstrap"}))
 
 
-def _can_reach(path: Path, user: User | None) -> bool:
+def can_reach(path: Path, user: User | None) -> bool:
     """Tell whether a user may search every parent of a path; no access list is looked at.
 
     What it cannot reach it can neither bind nor hide, and need not hide.
