@@ -83,6 +83,11 @@ def objects(owner: Table, key: str, where: str) -> list[Table]:
     ]
 
 
+def some_objects(owner: Table, key: str, where: str) -> list[Table]:
+    """Return a member that may be absent or null, and must else be a list of objects."""
+    return objects(owner, key, where) if owner.get(key) is not None else []
+
+
 def items(owner: Table, key: str, where: str) -> list[Any]:
     """Return a member that must be a list."""
     value = owner.get(key)
@@ -107,6 +112,14 @@ def child(owner: Table, key: str, where: str) -> Table:
 def text(owner: Table, key: str, where: str) -> str:
     """Return a member that must be a text with something in it."""
     return as_text(owner.get(key), f"{where}.{key}")
+
+
+def remark(owner: Table, key: str, where: str) -> str:
+    """Return a member for people to read: a text that may be absent, null or blank."""
+    value = owner.get(key)
+    if value is not None and type(value) is not str:
+        raise _unlike(f"{where}.{key}", str, value)
+    return value or ""
 
 
 def flag(owner: Table, key: str, where: str) -> bool:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from attempt_runner.scores.fields import is_blank
-from attempt_runner.scores.score import Counts, Score
+from attempt_runner.scores.score import MAX_CAUSE_CHARS, Counts, Score
 from bootstrap.bind_receipt import MAX_REASON_CHARS, MAX_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attempt_runner.scores.score import Source
+    from attempt_runner.scores.score import Source, Verdict
 
 Outcome = Literal["passed", "failed", "errored", "skipped"]
 
@@ -38,27 +38,40 @@ def judge_cases(
     *,
     requested: Sequence[str] = (),
     answered: Sequence[str] = (),
+    errors_fail: bool = True,
 ) -> Score:
     """Return the score of a file of test cases.
 
-    1. Any failed or errored case makes it a fail: so does a test that passed as well.
-    2. No executed case makes it `no_tests`.
-    3. Otherwise it is a pass.
+    1. A failed case makes it a fail: so does a test that failed and passed.
+    2. An errored one does too where `errors_fail`; where an error is the tool's and not the
+       patch's, it makes it an error.
+    3. No executed case makes it `no_tests`.
+    4. Otherwise it is a pass.
 
     Not checked here: the exit code, and the operator's own minimum.
     """
     counts = count(cases)
     bad = [case for case in cases if case.outcome in ("failed", "errored")]
-    idle = not bad and counts.executed < 1
+    verdict = _verdict(counts, errors_fail=errors_fail)
+    decided = verdict in ("pass", "fail")
+    said = [tally(counts), *map(_complaint, bad)]
     return Score(
-        verdict="no_tests" if idle else "fail" if bad else "pass",
+        verdict=verdict,
         counts=counts,
         requested=distinct(requested),
         answered=distinct(answered),
-        reasons=() if idle else bounded([tally(counts), *map(_complaint, bad)]),
+        reasons=bounded(said) if decided else (),
         source_sha256=source.sha256,
-        cause=f"tests: expected one that ran, got {tally(counts)}" if idle else "",
+        cause="" if decided else "; ".join(said)[:MAX_CAUSE_CHARS],
     )
+
+
+def _verdict(counts: Counts, *, errors_fail: bool) -> Verdict:
+    if counts.failed or (counts.errored and errors_fail):
+        return "fail"
+    if counts.errored:
+        return "error"
+    return "pass" if counts.executed >= 1 else "no_tests"
 
 
 def count(cases: Sequence[Case]) -> Counts:
