@@ -144,14 +144,21 @@ def read_target(node: Node) -> bytes:
 
 def digest_unchanged(node: Node, fd: int) -> bytes:
     """Hash an open file that was visited; raise TreeError if anybody wrote it meanwhile."""
-    hasher = hashlib.sha256()
-    want = min(node.status.st_size + 1, CHUNK)
     try:
-        while data := os.read(fd, want):
-            hasher.update(data)
+        content = hash_open(fd, node.status.st_size)
     except OSError as error:
         raise unreadable(node.path, error) from error
     require_unchanged(node, fd)
+    return content
+
+
+def hash_open(fd: int, size: int) -> bytes:
+    """Hash an open file from its first byte; `size` is what it is expected to hold."""
+    hasher = hashlib.sha256()
+    os.lseek(fd, 0, os.SEEK_SET)
+    want = min(size + 1, CHUNK)  # one byte more: a short file then takes one read and an end
+    while data := os.read(fd, want):
+        hasher.update(data)
     return hasher.hexdigest().encode("ascii")
 
 

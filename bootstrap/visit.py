@@ -8,7 +8,6 @@ saw, so a tree that is swapped while it is read is an error and never another tr
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from bootstrap.beneath import DIRECTORY_FLAGS
 from bootstrap.errors import IntegrityError, shown
 from bootstrap.files import READ_FLAGS
+from bootstrap.mounts import mount_points, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 REPOSITORY: Final = b".git"  # the workspace's own, at the top: never part of its content
 _PROGRESS_STEP: Final = 4096  # paths between two calls of `progress`
-_OCTAL: Final = re.compile(rb"\\([0-7]{3})")
 
 
 class TreeError(IntegrityError):
@@ -70,6 +69,9 @@ class Rules:
     limits: Limits = Limits()
     exclude: Callable[[bytes], bool] = _nothing
     progress: Callable[[int], object] | None = None
+
+
+EVERYTHING: Final = Rules()
 
 
 class Node(NamedTuple):
@@ -239,13 +241,8 @@ def _mounts_beneath(root: Directory) -> frozenset[bytes] | None:
     if sys.platform != "linux":
         return None
     try:
-        top = os.readlink(b"/proc/self/fd/%d" % root.fd).rstrip(b"/") + b"/"
-        with open("/proc/self/mountinfo", "rb") as table:
-            points = [_OCTAL.sub(_unescape, line.split(b" ", 5)[4]) for line in table]
+        top = path_of(root.fd).rstrip(b"/") + b"/"
+        points = mount_points()
     except OSError:
         return None
     return frozenset(point[len(top) :] for point in points if point.startswith(top))
-
-
-def _unescape(match: re.Match[bytes]) -> bytes:
-    return bytes([int(match[1], 8)])
