@@ -101,14 +101,23 @@ class Isolation:
     cleanup: str
     weaker: str = ""
 
-    def as_evidence(self) -> dict[str, object]:
-        """Return what a receipt records: what was in effect, and what was kept."""
-        return {
-            "tier": self.tier,
-            "promises": {name: self.promises.get(name, False) for name in PROMISES},
-            "network": self.network,
-            "cleanup": self.cleanup,
-        }
+
+def evidence_of(agent: Isolation | None, scorer: Isolation) -> dict[str, str | bool]:
+    """Return what a receipt records of an attempt: flat, by the names that `--require` knows.
+
+    A promise counts as kept only if every child's tier kept it. `agent` is None where the
+    runner starts none.
+    """
+    children = {"scorer": scorer} | ({"agent": agent} if agent else {})
+    found: dict[str, str | bool] = {"agent": "absent"}
+    for name, isolation in children.items():
+        found[name] = "not isolated" if isolation.tier == "none" else "isolated"
+        found[f"{name}_tier"] = isolation.tier
+        found[f"{name}_network"] = isolation.network
+        found[f"{name}_cleanup"] = isolation.cleanup
+    for promise in PROMISES:
+        found[promise] = all(one.promises.get(promise, False) for one in children.values())
+    return found
 
 
 @dataclass(frozen=True, slots=True)

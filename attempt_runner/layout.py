@@ -6,11 +6,13 @@ import os
 import stat
 import sys
 from collections import deque
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from attempt_runner.isolate import own_places
 from bootstrap.errors import ConfigurationError
+from bootstrap.location import locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -142,9 +144,17 @@ def _within(path: Path, place: Path) -> bool:
     wanted = _identity(real_place)
     if wanted and wanted in map(_identity, (real, *real.parents)):
         return True
-    device, root = _in_filesystem(real)
-    other_device, other_root = _in_filesystem(real_place)
-    return bool(device) and device == other_device and root.is_relative_to(other_root)
+    return _located_within(real, real_place)
+
+
+def _located_within(path: Path, place: Path) -> bool:
+    if sys.platform != "linux" or not (path.exists() and place.exists()):
+        return False
+    with ExitStack() as opened:
+        inner, outer = (os.open(name, os.O_PATH | os.O_CLOEXEC) for name in (path, place))
+        opened.callback(os.close, inner)
+        opened.callback(os.close, outer)
+        return locate(outer).holds(locate(inner))
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -153,23 +163,3 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _in_filesystem(path: Path) -> tuple[str, Path]:
-    """Return device and path within the filesystem, from proc_pid_mountinfo(5); "" off Linux."""
-    if sys.platform != "linux":
-        return "", path
-    device, root, point = "", Path("/"), Path("/")
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-        for line in table:
-            fields = line.split(" ", 5)
-            mounted = Path(_unescape(fields[4]))
-            if path.is_relative_to(mounted) and mounted.is_relative_to(point):
-                device, root, point = fields[2], Path(_unescape(fields[3])), mounted
-    return device, root / path.relative_to(point)
-
-
-def _unescape(field: str) -> str:
-    for escaped, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        field = field.replace(escaped, plain)
-    return field
