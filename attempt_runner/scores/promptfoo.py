@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from attempt_runner.scores import fields
 from attempt_runner.scores.rules import Case, judge_cases
-from attempt_runner.scores.score import wrong
+from attempt_runner.scores.score import NoScoreError, wrong
 
 if TYPE_CHECKING:
     from attempt_runner.scores.fields import Table
@@ -22,19 +22,22 @@ def read(source: Source, _rules: ScoreRules) -> Score:
 
     1. One strict JSON object, results of version 3.
     2. The counts of the whole and of each prompt are those of the results.
-    3. Each result agrees with itself: success, failure reason and grading.
-    4. A success without an assertion did not test anything: it is skipped.
-    5. No answer came from promptfoo's cache, whose model was another run's.
-    6. An error of a provider beside no failure is an error, not a fail.
-    7. The rules of `judge_cases`.
+    3. At least as many tests ran as the configuration lists: a filter leaves some out.
+    4. Each result agrees with itself: success, failure reason and grading.
+    5. A success without an assertion did not test anything: it is skipped.
+    6. No answer came from promptfoo's cache, whose model was another run's.
+    7. An error of a provider beside no failure is an error, not a fail.
+    8. The rules of `judge_cases`.
 
     `provider.id` of a result names the model; its label is the author's own word.
     """
-    report = fields.child(fields.load_object(source.data, "promptfoo"), "results", "promptfoo")
+    output = fields.load_object(source.data, "promptfoo")
+    report = fields.child(output, "results", "promptfoo")
     if report.get("version") != 3:  # noqa: PLR2004 - the one version that is known
         raise wrong("results.version", "3", report.get("version"))
     results = fields.objects(report, "results", "results")
     _require_counts(report, results)
+    _require_whole(fields.child(output, "config", "promptfoo"), results)
     cases = [_case(result) for result in results]
     models = [
         fields.text(fields.child(row, "provider", "result"), "id", "provider") for row in results
@@ -70,6 +73,14 @@ def _agree(header: Table, keys: tuple[str, str, str], results: list[Table], wher
     found = Counter(map(_reason, results))
     for reason, key in enumerate(keys):
         fields.agree(fields.whole(header, key, where), found[reason], f"{where}.{key}")
+
+
+def _require_whole(config: Table, results: list[Table]) -> None:
+    listed = config.get("tests")
+    ran = {fields.whole(result, "testIdx", "result") for result in results}
+    if isinstance(listed, list) and len(ran) < len(listed):
+        cause = f"results: expected the {len(listed)} tests that are configured, got {len(ran)}"
+        raise NoScoreError("incomplete", cause)
 
 
 def _case(result: Table) -> Case:
