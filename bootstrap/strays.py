@@ -103,8 +103,8 @@ def _signal_all(strays: Iterable[ProcessId], number: signal.Signals) -> None:
             send_signal(stray, number)
         except ProcessLookupError:
             continue
-        except PermissionError as error:
-            raise _remains(stray, "no permission to signal it") from error
+        except OSError as error:  # not allowed, or a system without pidfd_open(2)
+            raise _remains(stray, f"error {error.errno} from its signal") from error
 
 
 def _await_end(stray: ProcessId, deadline: float) -> None:
