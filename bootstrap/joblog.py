@@ -88,7 +88,7 @@ class JobLog:
         if tail.end != tail.size:
             _quarantine(self._directory, fd, tail)
         if tail.behind:
-            _replace_head(self._directory, head)
+            replace_head(self._directory, head)
             head = self._write(fd, head, "head_repaired", {"found_seq": tail.recorded.seq}).head
         for name in _unnoted(self._directory):
             fields = _describe(self._directory, name)
@@ -97,13 +97,14 @@ class JobLog:
         return head
 
     def _write(self, fd: int, head: Head, event: str, fields: Mapping[str, object]) -> Record:
-        line = encode_record(head, _stamp(self._clock()), event, fields)
+        line = encode_record(head, stamp(self._clock()), event, fields)
         record = follow(head, line, str(self._directory.path / LOG_NAME))
         _commit(self._directory, fd, line, head, record.head)
         return record
 
 
-def _stamp(seconds: float) -> str:
+def stamp(seconds: float) -> str:
+    """Return seconds since the epoch as the UTC time of a record (RFC 3339)."""
     whole, micros = divmod(int(seconds * 1_000_000), 1_000_000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{micros:06d}Z"
 
@@ -160,12 +161,13 @@ def _take_back(directory: Directory, fd: int, size: int, before: Head) -> None:
             with suppress(FileNotFoundError):
                 os.unlink(HEAD_NAME, dir_fd=directory.fd)
         elif read_head(directory) != before:
-            _replace_head(directory, before)
+            replace_head(directory, before)
         os.ftruncate(fd, size)
         os.fsync(fd)
 
 
-def _replace_head(directory: Directory, head: Head) -> None:
+def replace_head(directory: Directory, head: Head) -> None:
+    """Put a head in place of the last one, atomically and durably. Raises StorageError."""
     try:
         with _staged_head(directory, head) as staged:
             _put_head(directory, staged)
@@ -186,10 +188,11 @@ def _staged_head(directory: Directory, head: Head) -> Iterator[int]:
 
 def _put_head(directory: Directory, staged: int) -> None:
     os.fsync(staged)
-    _rename(directory, _NEXT_HEAD, HEAD_NAME)
+    rename_durably(directory, _NEXT_HEAD, HEAD_NAME)
 
 
-def _rename(directory: Directory, old: str, new: str) -> None:
+def rename_durably(directory: Directory, old: str, new: str) -> None:
+    """Rename a file of the state directory over another. Raises OSError."""
     os.replace(old, new, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
     os.fsync(directory.fd)
 
@@ -219,6 +222,6 @@ def _describe(directory: Directory, name: str) -> dict[str, object]:
 
 def _mark_noted(directory: Directory, name: str) -> None:
     try:
-        _rename(directory, name, name.removesuffix(UNNOTED))
+        rename_durably(directory, name, name.removesuffix(UNNOTED))
     except OSError as error:
         raise storage_error(directory.path / name, error) from error
