@@ -131,7 +131,6 @@ class Job:
         metadata=_about(
             "job",
             "Seconds between TERM and KILL for a child.",
-            stage="attempt",
             metavar="SECONDS",
         ),
     )
@@ -199,6 +198,46 @@ class Job:
             metavar="FORMAT",
         ),
     )
+    score_file: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(
+            "scorer",
+            "File that the scorer leaves in its score directory, which is then {score}. "
+            "Repeatable: all must parse and pass.",
+            stage="attempt",
+            metavar="NAME",
+        ),
+    )
+    threshold: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(
+            "scorer",
+            "Demand on a numeric score, such as accuracy>=0.8. Repeatable.",
+            stage="attempt",
+            metavar="METRIC>=N",
+        ),
+    )
+    min_tests: int = field(
+        default=1,
+        metadata=_about(
+            "scorer", "Tests that must have run for a pass.", stage="attempt", metavar="N"
+        ),
+    )
+    model_alias: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(
+            "scorer",
+            "Name under which a provider serves the frozen model. Repeatable.",
+            stage="attempt",
+            metavar="SERVED=FROZEN",
+        ),
+    )
+    require_served_model: bool = field(
+        default=False,
+        metadata=_about(
+            "scorer", "Reject a score that does not name the model served.", stage="attempt"
+        ),
+    )
     scorer_timeout: float = field(
         default=3600.0,
         metadata=_about(
@@ -230,7 +269,7 @@ class Job:
         default=False,
         metadata=_about(
             "scorer",
-            "Let the scorer's {workspace} name the live workspace: it then scores what was not hashed.",
+            "Let {workspace} in the scorer name the live workspace, which was not hashed.",
             stage="attempt",
         ),
     )
@@ -345,6 +384,12 @@ def _seconds(given: object, _directory: Path) -> float:
     return float(given)
 
 
+def _count(given: object, _directory: Path) -> int:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise TypeError
+    return given
+
+
 def _codes(given: object, _directory: Path) -> tuple[int, ...]:
     words = given.split(",") if isinstance(given, str) else given
     if not isinstance(words, list | tuple) or not words:
@@ -365,6 +410,7 @@ CONVERTERS: Final[dict[str, tuple[Callable[[object, Path], object], str]]] = {
     "Path": (_path, "a path"),
     "Path | None": (_path, "a path"),
     "bool": (_flag, "true or false"),
+    "int": (_count, "a whole number"),
     "float": (_seconds, "a number of seconds, 0 or more"),
     "str": (_text, "a text that is not empty"),
     "str | None": (_text, "a text that is not empty"),

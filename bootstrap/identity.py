@@ -12,7 +12,7 @@ from bootstrap.errors import TamperedStateError, UnsafeFileError
 from bootstrap.files import AgentPath, Directory, read_regular, write_replacing
 from bootstrap.freeze import FrozenCommand
 from bootstrap.live import LivePath, path_from_json, path_to_json
-from bootstrap.processes import ProcessId
+from bootstrap.proctable import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ def write_identity(directory: Directory, identity: AttemptIdentity) -> None:
     document = {
         "attempt_id": identity.attempt_id,
         "attempt_version": VERSION,
-        "agent": _command_to_json(identity.agent) if identity.agent else None,
+        "agent": command_to_json(identity.agent) if identity.agent else None,
         "boot_id": identity.boot_id,
         "diff": _live_to_json(identity.diff) if identity.diff else None,
         "exchange": path_to_json(identity.exchange),
@@ -69,7 +69,7 @@ def write_identity(directory: Directory, identity: AttemptIdentity) -> None:
         "prompt": _live_to_json(identity.prompt),
         "score_format": identity.score_format,
         "scored": identity.scored,
-        "scorer": _command_to_json(identity.scorer),
+        "scorer": command_to_json(identity.scorer),
         "workspace": path_to_json(identity.workspace),
         "workspace_device": identity.workspace_device,
         "workspace_inode": identity.workspace_inode,
@@ -111,8 +111,8 @@ def _from_json(document: Any) -> AttemptIdentity:
         workspace_inode=_number(document["workspace_inode"]),
         diff=_live(document["diff"]) if document["diff"] is not None else None,
         prompt=_live(document["prompt"]),
-        agent=_command(document["agent"]) if document["agent"] is not None else None,
-        scorer=_command(document["scorer"]),
+        agent=command_from_json(document["agent"]) if document["agent"] is not None else None,
+        scorer=command_from_json(document["scorer"]),
         score_format=_text(document["score_format"]),
         scored=_text(document["scored"]),
         isolation=dict(document["isolation"]),
@@ -155,10 +155,15 @@ def _live(value: Any) -> LivePath:
     )
 
 
-def _command_to_json(command: FrozenCommand) -> dict[str, object]:
+def command_to_json(command: FrozenCommand) -> dict[str, object]:
+    """Return a frozen command as generation.json and attempt.json keep it."""
     return {"argv": list(command.argv), "files": dict(command.files)}
 
 
-def _command(value: Any) -> FrozenCommand:
+def command_from_json(value: Any) -> FrozenCommand:
+    """Return the command that `command_to_json` kept.
+
+    Raises AttributeError, KeyError or TypeError for anything else.
+    """
     files = {_text(name): _text(digest) for name, digest in value["files"].items()}
     return FrozenCommand(tuple(_text(word) for word in value["argv"]), files)

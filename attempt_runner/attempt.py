@@ -1,0 +1,138 @@
+"""The attempt, from its start to its decision, in order."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from attempt_runner.children import run_agent, run_scorer
+from attempt_runner.evidence import SEALED_DIFF, load_evidence
+from attempt_runner.gate import Accepted, judge_evidence, refusal
+from attempt_runner.scoring import import_score, make_tree, write_receipt
+from attempt_runner.start import start_trial
+from attempt_runner.trial import Trial, close_aborted, close_accepted, close_rejected
+from bootstrap.errors import (
+    Finding,
+    InterruptedRunError,
+    RefusalError,
+    UnavailableError,
+    UnsafeFileError,
+)
+from bootstrap.live import open_live
+from bootstrap.prepare import clear_score_paths
+from bootstrap.seal import seal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from attempt_runner.plan import Inputs, Intent
+    from bootstrap.prepare import Ground
+    from bootstrap.signals import SignalInbox
+    from bootstrap.state import Generation
+
+
+def run_attempt(
+    ground: Ground,
+    generation: Generation,
+    intent: Intent,
+    inputs: Inputs,
+    inbox: SignalInbox,
+    environ: Mapping[str, str],
+) -> Accepted:
+    """Make one attempt under the generation in force and record its decision: steps 6 to 15.
+
+    Returns `Accepted` once the accept is durable. Raises RefusalError once the reject is,
+    UnavailableError for an attempt that was interrupted or whose scorer was not to be had,
+    and IntegrityError when our own work failed: then nothing is decided.
+    """
+    trial = start_trial(ground, generation, intent, inputs, inbox, environ)  # 6
+    try:
+        return _decide(trial)
+    except RefusalError as refused:
+        close_rejected(trial, refused)  # 15
+        raise
+    except UnavailableError as error:
+        close_aborted(trial, str(error))
+        raise _as_the_tier_allows(trial, error) from error
+    finally:
+        trial.close()
+
+
+def _decide(trial: Trial) -> Accepted:
+    if trial.identity.agent:
+        _stop_if_asked(run_agent(trial, trial.identity.agent).interrupted)  # 7, 8
+    clear_score_paths(  # 9
+        trial.ground,
+        trial.identity.generation,
+        trial.score_paths,
+        attempt_id=trial.identity.attempt_id,
+    )
+    _seal_diff(trial)  # 10
+    scored = run_scorer(trial, make_tree(trial))  # 11
+    _stop_if_asked(scored.exited.interrupted)
+    with _undisturbed(trial.inbox):
+        score = import_score(trial, scored)  # 12
+        write_receipt(trial, score)  # 13
+        evidence = load_evidence(
+            trial.ground.state,
+            trial.identity.attempt_id,
+            trial.ground.workspace,
+            live_diff=None,
+            live_prompt=None,
+            claims={},
+        )
+        accepted = judge_evidence(evidence, "deciding", trial.requirements)  # 14
+        close_accepted(trial, accepted)  # 15
+    return accepted
+
+
+def _seal_diff(trial: Trial) -> None:
+    """Copy the live diff by descriptor; the prompt was sealed before the agent ran."""
+    try:
+        source = open_live(trial.inputs.diff, trial.ground.workspace)
+    except UnsafeFileError as error:
+        raise refusal([Finding("diff_file", "a regular file", error.found)]) from error
+    try:
+        digest = seal(source, trial.directory, SEALED_DIFF)
+    except OSError as error:
+        raise refusal([Finding("diff_file", "a readable file", str(error.strerror))]) from error
+    finally:
+        os.close(source)
+    if not digest.size:
+        raise refusal([Finding("diff_file", "a change", "an empty file")])
+    trial.sealed["diff_sha256"] = digest.sha256
+    trial.log("inputs_sealed", diff_size=digest.size, **trial.sealed)
+
+
+def _stop_if_asked(number: int | None) -> None:
+    if number is not None:
+        raise InterruptedRunError(
+            "the attempt",
+            expected="to run to its end",
+            found=f"signal {number}",
+            remedy="start again: a new attempt",
+        )
+
+
+def _as_the_tier_allows(trial: Trial, error: UnavailableError) -> RefusalError | UnavailableError:
+    """Return a reject where the agent could itself have sent the signal that stopped us.
+
+    Under `none` nothing keeps the agent's signals from the runner, and an agent cannot buy
+    another try.
+    """
+    agent_ran = "agent" in trial.identity.processes
+    if isinstance(error, InterruptedRunError) and agent_ran and not trial.keeps_signals:
+        expected = "an attempt that ran to its end"
+        return refusal([Finding("attempt_state", expected, f"aborted: {error.found}")])
+    return error
+
+
+@contextmanager
+def _undisturbed(inbox: SignalInbox) -> Iterator[None]:
+    """Let a signal wait: a score was read, so its decision must become durable."""
+    inbox.hold()
+    try:
+        yield
+    finally:
+        inbox.release()

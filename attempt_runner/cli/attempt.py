@@ -1,0 +1,42 @@
+"""`attempt`: one attempt under the generation that bootstrap put in force."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attempt_runner.attempt import run_attempt
+from attempt_runner.cli.flags import job_command
+from attempt_runner.cli.jobs import announce_isolation, caller, claims_of, read_intent
+from attempt_runner.cli.output import complain, write_result
+from attempt_runner.resume import resume
+from bootstrap.prepare import hold_workspace
+from bootstrap.reaper import guard_runner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import typer
+
+
+@job_command("both", "attempt")
+def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]) -> int:
+    """Make one attempt under the generation in force: agent if given, scorer, receipt, gate.
+
+    Prints `accept` and exits 0, or prints `reject: FIELD,...` and exits 1. A generation admits
+    one decided attempt. Bootstrap first: without a generation in force this exits 78.
+    """
+    who = caller()
+    intent = read_intent(config, flags, who)
+    guard_runner()
+    announce_isolation(intent)
+    with hold_workspace(
+        intent.workspace, intent.root, wait=intent.job.wait, create=False
+    ) as ground:
+        resumed = resume(ground, intent, claims_of(who.environ))
+        accepted = run_attempt(
+            ground, resumed.generation, resumed.intent, resumed.inputs, ctx.obj, who.environ
+        )
+    write_result("accept\n")
+    complain(f"accepted {accepted.attempt_id} in {ground.state.directory.path}")
+    return 0

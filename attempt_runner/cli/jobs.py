@@ -1,0 +1,91 @@
+"""What the commands share: who asks, the intent, the state, and what 75 means."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from attempt_runner.cli.output import complain
+from attempt_runner.plan import Caller, Intent, intend, state_root
+from attempt_runner.settings import resolve
+from bootstrap.errors import StorageError, UnavailableError, UsageError
+from bootstrap.state import open_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from bootstrap.state import State
+
+WEAK: Final = (
+    "isolation none is tamper-evident only: agent and scorer share the runner's user "
+    "and could write its state"
+)
+
+
+def caller() -> Caller:
+    """Return who asks: this process's directory, environment and user id."""
+    return Caller(Path.cwd(), dict(os.environ), os.geteuid())
+
+
+def read_intent(config: Path | None, flags: Mapping[str, object], who: Caller) -> Intent:
+    """Join flags and configuration file, place the paths and freeze the commands."""
+    if config is None:
+        return intend(resolve(flags, {}, cwd=who.cwd), who)
+    from attempt_runner.jobfile import read_job_file  # noqa: PLC0415 - tomllib, where it is used
+
+    workspace = flags.get("workspace")
+    file = read_job_file(Path(os.path.abspath(config)), Path(str(workspace)) if workspace else None)
+    job = resolve(
+        flags, file.values, cwd=who.cwd, config_dir=file.directory, config_sha256=file.sha256
+    )
+    return intend(job, who)
+
+
+def announce_isolation(intent: Intent) -> None:
+    """Say on standard error when nothing keeps the children from the runner's state."""
+    if intent.job.isolation == "none":
+        complain(WEAK)
+
+
+@contextmanager
+def not_yet_started() -> Iterator[None]:
+    """Turn a failed write of ours into 75: no agent has run its first instruction."""
+    try:
+        yield
+    except StorageError as error:
+        raise UnavailableError(
+            error.what,
+            expected=error.expected,
+            found=error.found,
+            remedy="free space, then start again",
+        ) from error
+
+
+@contextmanager
+def open_workspace_state(workspace: Path, state_dir: Path | None, who: Caller) -> Iterator[State]:
+    """Open the state of a workspace for reading; there must be one (78)."""
+    named = Path(os.path.abspath(who.cwd / state_dir)) if state_dir else None
+    root = state_root(named, who)
+    with open_state(who.cwd / workspace, root.path, create=False, named=root.named) as state:
+        yield state
+
+
+def claims_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what an environment claims of an attempt, by the receipt's field name."""
+    names = {"MODEL_ID": "model_id", "WORKSPACE_GEN": "workspace_generation"}
+    return {field: environ[name] for name, field in names.items() if environ.get(name)}
+
+
+def parse_requirements(words: Iterable[str]) -> dict[str, str | None]:
+    """Split each `NAME=VALUE`, or `NAME` alone, which demands that it be true."""
+    requirements: dict[str, str | None] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or (equals and not value):
+            raise UsageError(
+                "--require", expected="NAME or NAME=VALUE", found=word, remedy="correct it"
+            )
+        requirements[name] = value if equals else None
+    return requirements

@@ -1,0 +1,41 @@
+"""`run`: bootstrap and one attempt in one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attempt_runner.attempt import run_attempt
+from attempt_runner.cli.flags import job_command
+from attempt_runner.cli.jobs import announce_isolation, caller, not_yet_started, read_intent
+from attempt_runner.cli.output import complain, write_result
+from attempt_runner.plan import plan_of, require_inputs
+from attempt_runner.settings import frozen_model
+from bootstrap.prepare import hold_workspace, prepare
+from bootstrap.reaper import guard_runner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import typer
+
+
+@job_command("both", "start", "attempt")
+def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]) -> int:
+    """Bootstrap a workspace and make one attempt: agent, scorer, receipt, gate.
+
+    Prints `accept` and exits 0, or prints `reject: FIELD,...` and exits 1.
+    """
+    who = caller()
+    intent = read_intent(config, flags, who)
+    inputs = require_inputs(intent, intent.scorer)
+    model, *_ = frozen_model(intent.job, who.environ)
+    guard_runner()
+    announce_isolation(intent)
+    with hold_workspace(intent.workspace, intent.root, wait=intent.job.wait) as ground:
+        with not_yet_started():
+            generation = prepare(ground, plan_of(intent, model), dict)
+        accepted = run_attempt(ground, generation, intent, inputs, ctx.obj, who.environ)
+    write_result("accept\n")
+    complain(f"accepted {accepted.attempt_id} in {ground.state.directory.path}")
+    return 0

@@ -1,0 +1,87 @@
+"""`show`: what one attempt was and how it ended."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from attempt_runner.cli.jobs import caller, open_workspace_state
+from attempt_runner.cli.options import Attempt, Json, StateDir, Workspace
+from attempt_runner.cli.output import write_result
+from attempt_runner.cli.tables import pairs, table
+from attempt_runner.story import Story, read_story
+
+if TYPE_CHECKING:
+    from bootstrap.joblog import Record
+
+# Fields that every record of an attempt shares, and the head of the table already shows.
+SHARED = frozenset({"generation", "attempt_id", "model_id"})
+
+
+def command(
+    attempt: Attempt, workspace: Workspace, state_dir: StateDir = None, *, as_json: Json = False
+) -> int:
+    """Show one attempt: its frozen identity, its records in order, and its outcome.
+
+    Exits 0 when it could tell, whatever it tells.
+    """
+    with open_workspace_state(workspace, state_dir, caller()) as state:
+        story = read_story(state, attempt)
+    write_result(_as_json(story) if as_json else _as_text(story))
+    return 0
+
+
+def _as_text(story: Story) -> str:
+    identity = story.identity
+    head = pairs(
+        [
+            ("attempt", identity.attempt_id),
+            ("outcome", story.outcome),
+            ("model", identity.model_id),
+            ("generation", identity.generation),
+            ("workspace", str(identity.workspace)),
+            ("diff", str(identity.diff.path) if identity.diff else "captured"),
+            ("prompt", str(identity.prompt.path)),
+            ("agent", " ".join(identity.agent.argv) if identity.agent else "none"),
+            ("scorer", " ".join(identity.scorer.argv)),
+            ("scored", identity.scored),
+            ("isolation", str(identity.isolation.get("tier"))),
+            ("files", story.path),
+        ]
+    )
+    rows = [(record.time, record.event, _details(record)) for record in story.records]
+    findings = [(item.field, item.expected, item.found) for item in story.findings]
+    parts = [head, table(("time", "event", ""), rows)]
+    if findings:
+        parts.append(table(("rejected field", "expected", "found"), findings))
+    return "\n".join(parts)
+
+
+def _details(record: Record) -> str:
+    own = ((name, value) for name, value in record.fields.items() if name not in SHARED)
+    return " ".join(f"{name}={value}" for name, value in own if value not in (None, "", [], False))
+
+
+def _as_json(story: Story) -> str:
+    identity = story.identity
+    document = {
+        "attempt_id": identity.attempt_id,
+        "outcome": story.outcome,
+        "model_id": identity.model_id,
+        "generation": identity.generation,
+        "workspace": str(identity.workspace),
+        "scorer": list(identity.scorer.argv),
+        "agent": list(identity.agent.argv) if identity.agent else None,
+        "scored": identity.scored,
+        "isolation": dict(identity.isolation),
+        "files": story.path,
+        "findings": [
+            {"field": item.field, "expected": item.expected, "found": item.found}
+            for item in story.findings
+        ],
+        "records": [
+            {"seq": item.seq, "time": item.time, "event": item.event, **item.fields}
+            for item in story.records
+        ],
+    }
+    return json.dumps(document, indent=2) + "\n"

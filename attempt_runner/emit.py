@@ -1,0 +1,60 @@
+"""Write out the very bytes that the gate verified."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attempt_runner.evidence import SEALED_DIFF
+from attempt_runner.gate import refusal
+from bootstrap.errors import ConfigurationError, Finding
+from bootstrap.files import Directory, open_directory, open_regular, storage_error
+from bootstrap.seal import seal
+from bootstrap.state import State, open_attempt
+
+if TYPE_CHECKING:
+    from attempt_runner.gate import Accepted
+
+
+def emit_diff(state: State, accepted: Accepted, target: Path) -> None:
+    """Put the accepted diff at `target` atomically, replacing a file that is there.
+
+    The copy is hashed while it is written: bytes other than the verified ones are refused
+    as `inputs_changed` and never get the target's name. Raises ConfigurationError for a
+    target in the workspace, StorageError, RefusalError.
+    """
+    place = Path(os.path.realpath(target.parent))
+    if place.is_relative_to(state.workspace):
+        raise ConfigurationError(
+            f"emitted diff {target}",
+            expected="a place that the agent cannot write",
+            found="one in the workspace",
+            remedy="emit into a fresh trusted clone",
+        )
+    try:
+        directory = open_directory(place)
+    except OSError as error:
+        raise storage_error(target, error) from error
+    with directory:
+        _emit(state, accepted, directory, target.name)
+
+
+def _emit(state: State, accepted: Accepted, directory: Directory, name: str) -> None:
+    temporary = f".{name}.{secrets.token_hex(8)}"
+    with open_attempt(state, accepted.attempt_id) as attempt:
+        source = open_regular(attempt, SEALED_DIFF)
+    try:
+        digest = seal(source, directory, temporary)
+        if digest.sha256 != accepted.receipt.diff_sha256:
+            raise refusal([Finding("inputs_changed", accepted.receipt.diff_sha256, digest.sha256)])
+        os.replace(temporary, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+        os.fsync(directory.fd)
+    except OSError as error:
+        raise storage_error(directory.path / name, error) from error
+    finally:
+        os.close(source)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=directory.fd)

@@ -1,0 +1,91 @@
+"""Exchange directories: what a child is given, outside the state directory.
+
+Each attempt has one root beneath the scratch directory, 0711 so that a child can pass
+through it and list nothing, and below it a room for the agent and one for the scorer.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bootstrap.errors import ConfigurationError
+from bootstrap.files import Directory, make_directory, open_directory
+from bootstrap.seal import seal
+from bootstrap.wipe import remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX: Final = "attempt-exchange-"
+PASS_THROUGH: Final = 0o711
+PRIVATE: Final = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One child's own directories: a fresh HOME and TMPDIR, and its read-only inputs by name."""
+
+    root: Path
+    home: Path
+    tmp: Path
+    inputs: Mapping[str, Path]
+
+
+def make_exchange(scratch: Path) -> Directory:
+    """Make the exchange root of one attempt beneath the scratch directory.
+
+    Raises ConfigurationError where nothing can be made there.
+    """
+    try:
+        with open_directory(Path(os.path.realpath(scratch))) as parent:
+            return make_directory(parent, PREFIX + secrets.token_hex(8), PASS_THROUGH)
+    except OSError as error:
+        raise ConfigurationError(
+            f"scratch directory {scratch}",
+            expected="a directory that the runner can write",
+            found=error.strerror or "an error",
+            remedy="name one with --scratch-dir",
+        ) from error
+
+
+def furnish(
+    exchange: Directory, name: str, inputs: Mapping[str, int], home_from: Path | None
+) -> Room:
+    """Make one child's room: HOME, TMPDIR and a read-only copy of each open input file.
+
+    `home_from` is the operator's directory, copied with its links as links. Raises
+    ConfigurationError if it cannot be copied, StorageError or OSError if ours cannot be made.
+    """
+    with make_directory(exchange, name, PASS_THROUGH) as room:
+        for directory in ("home", "tmp"):
+            make_directory(room, directory, PRIVATE).close()
+        for file, source in inputs.items():
+            seal(source, room, file)
+        if home_from:
+            _copy_home(home_from, room.path / "home")
+        copies = {file: room.path / file for file in inputs}
+        return Room(room.path, room.path / "home", room.path / "tmp", copies)
+
+
+def _copy_home(source: Path, target: Path) -> None:
+    try:
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+    except (OSError, shutil.Error) as error:
+        raise ConfigurationError(
+            f"home directory {source}",
+            expected="a directory that can be copied",
+            found=str(error),
+            remedy="name a readable directory of plain files",
+        ) from error
+
+
+def remove_exchange(exchange: Directory) -> None:
+    """Remove an exchange root with everything in it, and close it. Raises WipeError."""
+    with open_directory(exchange.path.parent) as scratch:
+        remove_tree(scratch, exchange.path.name)
+    exchange.close()
