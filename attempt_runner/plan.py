@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attempt_runner.environment import check_passed
+from attempt_runner.resolve import split_command
 from attempt_runner.scores.read import check_rules
 from attempt_runner.scores.score import ScoreRules
 from attempt_runner.scores.thresholds import parse_threshold
-from attempt_runner.settings import Job, split_command
+from attempt_runner.settings import Job
 from bootstrap.errors import ConfigurationError, UsageError, shown
 from bootstrap.freeze import FrozenCommand, freeze_command, search_path
 from bootstrap.live import LivePath, place
@@ -23,7 +24,7 @@ from bootstrap.prepare import Plan, ScorePaths, StateRoot
 from bootstrap.wipe import check_score_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,19 @@ def state_root(named: Path | None, caller: Caller) -> StateRoot:
         return StateRoot(named, named=True)
     default = default_root(caller.environ, caller.uid)
     return StateRoot(default, named=STATE_DIR_VARIABLE in caller.environ)
+
+
+def parse_requirements(words: Iterable[str]) -> dict[str, str | None]:
+    """Split each `NAME=VALUE`, or `NAME` alone, which demands that it be true."""
+    requirements: dict[str, str | None] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or (equals and not value):
+            raise UsageError(
+                "--require", expected="NAME or NAME=VALUE", found=word, remedy="correct it"
+            )
+        requirements[name] = value if equals else None
+    return requirements
 
 
 def score_rules(job: Job, *, nonce: str | None, attempt_id: str | None) -> ScoreRules:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from attempt_runner.evidence import SEALED_PROMPT
 from attempt_runner.exchange import make_exchange, remove_exchange
+from attempt_runner.plan import parse_requirements
 from attempt_runner.trial import Trial
 from bootstrap.errors import TamperedStateError
 from bootstrap.files import Directory, open_directory_beneath, open_regular
@@ -58,7 +59,7 @@ def start_trial(
             exchange=exchange,
             identity=identity,
             score_paths=intent.score_paths,
-            requirements={},
+            requirements=parse_requirements(intent.job.require),
             keeps_signals=False,
             sealed={"prompt_sha256": _seal_prompt(ground, generation, inputs, directory)},
         )

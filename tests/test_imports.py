@@ -25,7 +25,7 @@ ORDER: Final = """
     bootstrap.mounts bootstrap.removal bootstrap.wipe
     bootstrap.live bootstrap.freeze bootstrap.identity bootstrap.sweep
     bootstrap.prepare bootstrap.entrypoint
-    attempt_runner.settings attempt_runner.jobfile
+    attempt_runner.settings attempt_runner.resolve attempt_runner.jobfile
     attempt_runner.isolate attempt_runner.canary attempt_runner.sockets attempt_runner.status
     attempt_runner.tryout attempt_runner.probe
     attempt_runner.scores attempt_runner.scores.score attempt_runner.scores.fields

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from bootstrap.signals import SignalInbox
 
 # Each is a module of this package, imported only when its command is asked for.
-COMMANDS: Final = ("run", "bootstrap", "attempt", "gate", "log", "show", "explain", "lab")
+COMMANDS: Final = (
+    "run",
+    "bootstrap",
+    "attempt",
+    "gate",
+    "log",
+    "show",
+    "explain",
+    "lab",
+    "score",
+)
 BUG: Final = 70  # sysexits.h, EX_SOFTWARE
 EPILOG: Final = (
     "Exit status: 0 accept; 1 reject, final; 2 bad usage; 70 our own bug; 75 could not start, "

@@ -13,7 +13,7 @@ from attempt_runner.cli.flags import job_command, parameter
 from attempt_runner.cli.jobs import caller, not_yet_started, read_intent
 from attempt_runner.cli.output import write_result
 from attempt_runner.plan import plan_of
-from attempt_runner.settings import frozen_model
+from attempt_runner.resolve import frozen_model
 from bootstrap.prepare import hold_workspace, prepare
 from bootstrap.reaper import guard_runner
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from attempt_runner.cli.jobs import caller, claims_of, open_workspace_state, parse_requirements
+from attempt_runner.cli.jobs import caller, claims_of, open_workspace_state
 from attempt_runner.cli.options import Attempt, StateDir, Workspace
 from attempt_runner.cli.output import write_result
 from attempt_runner.emit import emit_diff
 from attempt_runner.evidence import Evidence, load_evidence
 from attempt_runner.gate import judge_evidence, refusal
+from attempt_runner.plan import parse_requirements
 from bootstrap.errors import Finding, RefusalError, UnsafeFileError
 from bootstrap.files import open_directory
 from bootstrap.joblog import JobLog

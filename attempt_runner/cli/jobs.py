@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from attempt_runner.cli.output import complain
 from attempt_runner.plan import Caller, Intent, intend, state_root
-from attempt_runner.settings import resolve
-from bootstrap.errors import StorageError, UnavailableError, UsageError
+from attempt_runner.resolve import resolve
+from bootstrap.errors import StorageError, UnavailableError
 from bootstrap.state import open_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from bootstrap.state import State
 
@@ -76,16 +76,3 @@ def claims_of(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what an environment claims of an attempt, by the receipt's field name."""
     names = {"MODEL_ID": "model_id", "WORKSPACE_GEN": "workspace_generation"}
     return {field: environ[name] for name, field in names.items() if environ.get(name)}
-
-
-def parse_requirements(words: Iterable[str]) -> dict[str, str | None]:
-    """Split each `NAME=VALUE`, or `NAME` alone, which demands that it be true."""
-    requirements: dict[str, str | None] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not name or (equals and not value):
-            raise UsageError(
-                "--require", expected="NAME or NAME=VALUE", found=word, remedy="correct it"
-            )
-        requirements[name] = value if equals else None
-    return requirements

@@ -9,7 +9,7 @@ from attempt_runner.cli.flags import job_command
 from attempt_runner.cli.jobs import announce_isolation, caller, not_yet_started, read_intent
 from attempt_runner.cli.output import complain, write_result
 from attempt_runner.plan import plan_of, require_inputs
-from attempt_runner.settings import frozen_model
+from attempt_runner.resolve import frozen_model
 from bootstrap.prepare import hold_workspace, prepare
 from bootstrap.reaper import guard_runner
 
