@@ -17,7 +17,8 @@ class Format:
 
     `passes` and `fails` are the exit codes that agree with such a verdict. `counted` formats
     count tests, so a minimum can be demanded; `numeric` ones need a threshold. `extra` is
-    the optional dependency without which nothing of the format can be read.
+    the optional dependency without which nothing of the format can be read, and `warning`
+    what its user must be told.
     """
 
     module: str
@@ -26,6 +27,7 @@ class Format:
     counted: bool = True
     numeric: bool = False
     extra: str = ""
+    warning: str = ""
 
 
 TABLE: Final[dict[str, Format]] = {
@@ -43,6 +45,12 @@ TABLE: Final[dict[str, Format]] = {
     "lm-eval": Format(module="lm_eval", fails=_ZERO, numeric=True),
     # ruff exits 1 with findings, CodeQL and semgrep 0.
     "sarif": Format(module="sarif", fails=range(128)),
-    "exit-code": Format(module="", fails=_ANY_FAILURE, counted=False),
+    "exit-code": Format(
+        module="",
+        fails=_ANY_FAILURE,
+        counted=False,
+        warning="exit codes lie: several harnesses exit 0 on a run that failed or never began; "
+        "use a format that is read where the tool writes one",
+    ),
 }
 FORMATS: Final = tuple(TABLE)
