@@ -29,7 +29,8 @@ ORDER: Final = """
     attempt_runner.isolate attempt_runner.canary attempt_runner.sockets attempt_runner.status
     attempt_runner.tryout attempt_runner.probe
     attempt_runner.scores attempt_runner.scores.score attempt_runner.scores.fields
-    attempt_runner.scores.rules attempt_runner.scores.thresholds attempt_runner.scores.*
+    attempt_runner.scores.rules attempt_runner.scores.thresholds attempt_runner.scores.eval_archive
+    attempt_runner.scores.*
     attempt_runner.scores.formats attempt_runner.scores.read attempt_runner.scores.served
     attempt_runner.git attempt_runner.copies attempt_runner.tree
     attempt_runner.evidence attempt_runner.gate
@@ -47,6 +48,7 @@ BORROWED: Final = {
     "filelock": "bootstrap.lock",
     "defusedxml": "attempt_runner.scores.junit",
     "tap": "attempt_runner.scores.tap",
+    "backports": "attempt_runner.scores.eval_archive",
 }
 GATE_MAY_IMPORT: Final = {
     "bootstrap.bind_receipt",
