@@ -101,18 +101,14 @@ def decode_record(line: bytes, where: str) -> Record:
     if _encode(value).encode("ascii") != line:
         raise chain_error(where, "the compact spelling the runner writes", "another spelling")
     seq, prev, time, event, *_ = value.values()
-    if type(seq) is not int or not _are_texts(time, event):
+    if type(seq) is not int or not type(time) is type(event) is str:
         raise chain_error(where, "a number and two texts as seq, time and event", "other types")
     fields = {key: item for key, item in value.items() if key not in _LEADING_KEYS}
     return Record(seq, prev, time, event, fields, sha256(line).hexdigest())
 
 
-def _are_texts(*values: object) -> bool:
-    return all(type(value) is str and value for value in values)
-
-
-def follow(head: Head, line: bytes, path: str) -> Record:
-    """Return the record of the line after `head`, or raise LogChainError naming what is wrong.
+def follow(last: Head | Record, line: bytes, path: str) -> Record:
+    """Return the record of the line after `last`, or raise LogChainError naming what is wrong.
 
     1. The line is one JSON object. 2. It continues the numbering. 3. It names the digest of
     the line before.
@@ -121,30 +117,30 @@ def follow(head: Head, line: bytes, path: str) -> Record:
     for a refusal: a log of a million lines is read at the speed of the JSON parser. A field
     given twice passes here where the chain holds: the digests cover it.
     """
-    start = b'{"seq":%d,"prev":"%s","time":"' % (head.seq + 1, head.sha256.encode("ascii"))
+    number = last.seq + 1
+    start = b'{"seq":%d,"prev":"%s","time":"' % (number, last.sha256.encode("ascii"))
     try:
         value, end = _decode(str(line, "ascii"))
         if line.startswith(start) and end == len(line):
             seq, prev = value.pop("seq"), value.pop("prev")
             time, event = value.pop("time"), value.pop("event")
-            if seq == head.seq + 1 and prev == head.sha256 and _are_texts(time, event):
+            if seq == number and prev == last.sha256 and type(time) is type(event) is str:
                 return Record(seq, prev, time, event, value, sha256(line).hexdigest())
     except (ValueError, KeyError, RecursionError):
         pass
-    raise _why_not(head, line, path)
+    raise _why_not(last, line, path)
 
 
-def _why_not(head: Head, line: bytes, path: str) -> LogChainError:
-    where = f"{path} line {head.seq + 1}"
+def _why_not(last: Head | Record, line: bytes, path: str) -> LogChainError:
+    where = f"{path} line {last.seq + 1}"
     try:
         record = decode_record(line, where)
     except LogChainError as error:
         return error
-    if record.seq != head.seq + 1:
-        return chain_error(where, f"seq {head.seq + 1}", f"seq {record.seq}")
-    return chain_error(
-        where, f"prev {head.sha256}, the sha256 of line {head.seq}", f"prev {record.prev}"
-    )
+    if record.seq != last.seq + 1:
+        return chain_error(where, f"seq {last.seq + 1}", f"seq {record.seq}")
+    expected = f"prev {last.sha256}, the sha256 of line {last.seq}"
+    return chain_error(where, expected, f"prev {record.prev}")
 
 
 def encode_head(head: Head) -> bytes:

@@ -30,14 +30,8 @@ from bootstrap.files import (
     write_all,
     write_replacing,
 )
-from bootstrap.logfile import (
-    look,
-    read_head,
-    read_segment,
-    read_tail,
-    require_agreement,
-    verify_all,
-)
+from bootstrap.logfile import look, read_head, require_agreement
+from bootstrap.logread import read_segment, read_tail, verify_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -78,7 +72,7 @@ class JobLog:
         at all, it says by holding the workspace lock.
         """
         with open_locked(self._directory) as fd:
-            tail = look(self._directory, fd)
+            tail = look(self._directory, fd, read_head(self._directory))
             require_agreement(self._directory, tail)
             head = self._mend(fd, tail)
             return self._write(fd, head, event, fields)

@@ -11,7 +11,8 @@ from bootstrap.chain import GENESIS, LOG_NAME, encode_record, follow
 from bootstrap.errors import LogChainError, UsageError
 from bootstrap.files import storage_error, write_replacing
 from bootstrap.joblog import open_locked, rename_durably, replace_head, stamp
-from bootstrap.logfile import read_head, verify_all
+from bootstrap.logfile import read_head
+from bootstrap.logread import verify_all
 from bootstrap.seal import digest_fd
 
 if TYPE_CHECKING:
