@@ -196,7 +196,8 @@ def _enter(parent: int, name: str) -> int:
     try:
         fd = open_at(parent, name, DIRECTORY_FLAGS)
     except PermissionError:
-        _permit(parent, name)
+        with suppress(OSError):  # the second attempt has the better error
+            _permit(parent, name)
         fd = open_at(parent, name, DIRECTORY_FLAGS)
     with suppress(PermissionError):  # not ours to change: its own mode may do
         if os.fstat(fd).st_mode & stat.S_IRWXU != stat.S_IRWXU:

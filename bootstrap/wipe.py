@@ -29,6 +29,8 @@ TRASH_PREFIX: Final = b".attempt-trash-"
 _TRASH_NAME: Final = re.compile(re.escape(TRASH_PREFIX.decode()) + "[0-9a-f]{32}")
 _NAME_MAX: Final = 255  # bytes; no Linux filesystem stores a longer name
 _PATH_MAX: Final = 4096  # bytes, the final NUL included (limits.h)
+_UNMOUNT: Final = "unmount it; a score path that is itself a mount needs --score-mount"
+_REMOVE: Final = "remove it as its owner, and .attempt-trash-* beside it, then start again"
 _FOUND: Final = {
     errno.EXDEV: "a mount",
     errno.EBUSY: "a mount, or a directory in use by the system",
@@ -44,7 +46,7 @@ class Wiped:
 
     path: AgentPath
     existed: bool
-    entries: int  # files and directories removed, the path itself included
+    entries: int  # files and directories removed: with the path itself, unless it is a mount
 
 
 def check_score_path(text: str) -> AgentPath:
@@ -252,7 +254,7 @@ def _refuse_mounts(path: AgentPath, mounts: Sequence[bytes]) -> None:
             _label(path),
             expected="no mount at it or beneath it",
             found=f"a mount at {os.fsdecode(path + point)}",
-            remedy="unmount it; a score path that is itself a mount needs --score-mount",
+            remedy=_UNMOUNT,
         )
 
 
@@ -267,7 +269,7 @@ def _wiping(what: str) -> Iterator[None]:
             what,
             expected="to be removed and proved absent",
             found=found + at,
-            remedy="remove it as its owner, and .attempt-trash-* beside it, then start again",
+            remedy=_UNMOUNT if error.errno in (errno.EXDEV, errno.EBUSY) else _REMOVE,
         ) from error
 
 

@@ -16,13 +16,13 @@ ROOT: Final = Path(__file__).parent.parent
 # Read it as the way data goes: what is trusted and knows least stands first.
 ORDER: Final = """
     bootstrap bootstrap.bind_receipt attempt_runner attempt_runner.inside
-    bootstrap.errors bootstrap.beneath bootstrap.files
+    bootstrap.errors bootstrap.mounts bootstrap.beneath bootstrap.files
     bootstrap.seal bootstrap.visit bootstrap.globs bootstrap.manifest
     bootstrap.signals bootstrap.proctable bootstrap.reaper bootstrap.output bootstrap.launch
     bootstrap.processes bootstrap.strays
     bootstrap.location bootstrap.place bootstrap.descent bootstrap.generation bootstrap.lock
     bootstrap.state bootstrap.chain bootstrap.logfile bootstrap.joblog
-    bootstrap.mounts bootstrap.removal bootstrap.wipe
+    bootstrap.removal bootstrap.wipe
     bootstrap.live bootstrap.freeze bootstrap.identity bootstrap.sweep
     bootstrap.prepare bootstrap.entrypoint
     attempt_runner.settings attempt_runner.resolve attempt_runner.jobfile
