@@ -23,7 +23,7 @@ from bootstrap.manifest import (
     read_target,
     refuse_mount,
 )
-from bootstrap.visit import EVERYTHING, TreeError, open_node, require_unchanged, unreadable, visit
+from bootstrap.visit import EVERYTHING, changed, open_node, require_unchanged, unreadable, visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,39 +116,44 @@ def copy_file(node: Node, directory: int, name: bytes) -> bytes:
     """
     source = open_node(node)
     try:
-        mode = file_mode(node.status.st_mode)
-        target = os.open(name, NEW_FILE, mode, dir_fd=directory)
+        target = new_file(directory, name, node.status.st_mode)
         try:
-            os.fchmod(target, mode)
-            return _transfer(node, source, target)
+            content = copy_content(source, target, node.path, node.status.st_size)
         finally:
             os.close(target)
+        require_unchanged(node, source)
+        return content
     finally:
         os.close(source)
 
 
-def _transfer(node: Node, source: int, target: int) -> bytes:
-    size = node.status.st_size
+def new_file(directory: int, name: bytes, mode: int) -> int:
+    """Create a file in an open directory with the mode that a copy gets. Raises OSError."""
+    fd = os.open(name, NEW_FILE, 0o600, dir_fd=directory)
+    os.fchmod(fd, file_mode(mode))  # the umask must not decide
+    return fd
+
+
+def copy_content(source: int, target: int, path: bytes, size: int) -> bytes:
+    """Copy `size` bytes between open files, the target being empty; return their sha256.
+
+    Raises TreeError, which names `path`, for a source of another size, and OSError.
+    """
     if size < CHUNK:
-        content = _transfer_small(node, source, target)
-    else:
-        os.ftruncate(target, size)
-        for start, end in _data_ranges(source, size):
-            _copy_range(node, source, target, start, end)
-        content = hash_open(target, size)
-    require_unchanged(node, source)
-    return content
+        return _copy_small(source, target, path, size)
+    os.ftruncate(target, size)
+    for start, end in _data_ranges(source, size):
+        _copy_range(source, target, path, start, end)
+    return hash_open(target, size)
 
 
-def _transfer_small(node: Node, source: int, target: int) -> bytes:
+def _copy_small(source: int, target: int, path: bytes, size: int) -> bytes:
     try:
-        data = os.read(source, node.status.st_size + 1)
+        data = os.read(source, size + 1)
     except OSError as error:
-        raise unreadable(node.path, error) from error
-    if len(data) != node.status.st_size:
-        raise TreeError(
-            node.path, "changed", expected=f"{node.status.st_size} bytes", found=f"{len(data)}"
-        )
+        raise unreadable(path, error) from error
+    if len(data) != size:
+        raise changed(path)
     write_all(target, data)
     return hashlib.sha256(data).hexdigest().encode("ascii")
 
@@ -167,7 +172,7 @@ def _data_ranges(fd: int, size: int) -> Iterator[tuple[int, int]]:
         yield start, min(end, size)
 
 
-def _copy_range(node: Node, source: int, target: int, start: int, end: int) -> None:
+def _copy_range(source: int, target: int, path: bytes, start: int, end: int) -> None:
     copy = _range_in_kernel if hasattr(os, "copy_file_range") else _range_by_hand
     while start < end:
         try:
@@ -178,7 +183,7 @@ def _copy_range(node: Node, source: int, target: int, start: int, end: int) -> N
             copy = _range_by_hand
             continue
         if not count:
-            raise TreeError(node.path, "changed", expected=f"{end} bytes", found=f"{start}")
+            raise changed(path)
         start += count
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 SEARCH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin"
-MESSAGE_BYTES: Final = 2000  # of git's standard error, which quotes the patch
+SHORT: Final = 4096  # bytes of git's standard error, which quotes the patch, or of an answer
 
 _HEAD: Final = "ref: refs/heads/none\n"
 _CONFIG: Final = """\
@@ -76,6 +76,11 @@ class Ended:
     message: bytes
 
     @property
+    def failed(self) -> bool:
+        """Tell whether git did anything but end by itself with status 0."""
+        return self.timed_out or self.code != 0
+
+    @property
     def told(self) -> bytes:
         """One account of the failure: what git said, or what ended it."""
         if self.timed_out:
@@ -87,10 +92,11 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """A git program and the git directory that it is told to use."""
+    """A git program, the git directory that it is told to use, and a private one to write in."""
 
     program: str
     directory: Path
+    home: Path
 
     def run(
         self,
@@ -105,7 +111,7 @@ class Git:
 
         It is its own session: a signal of the terminal is for the runner to answer.
         """
-        with tempfile.TemporaryFile(dir=self.directory) as errors:
+        with tempfile.TemporaryFile(dir=self.home) as errors:
             code = self._wait(
                 subprocess.Popen(
                     [self.program, *arguments],
@@ -119,6 +125,12 @@ class Git:
                 bounds,
             )
             return Ended(code or 0, code is None, _start_of(errors))
+
+    def ask(self, arguments: Sequence[str], *, work_tree: Path) -> tuple[Ended, str]:
+        """Run git for one short line of output, an object's name or a path. Raises OSError."""
+        with tempfile.TemporaryFile(dir=self.home) as answer:
+            ended = self.run(arguments, work_tree=work_tree, stdout=answer.fileno())
+            return ended, os.fsdecode(_start_of(answer)).removesuffix("\n")
 
     @staticmethod
     def _wait(process: subprocess.Popen[bytes], bounds: Bounds) -> int | None:
@@ -134,9 +146,9 @@ class Git:
     def _environment(self, work_tree: Path) -> dict[str, str]:
         return {
             "PATH": SEARCH,
-            "HOME": str(self.directory),
-            "XDG_CONFIG_HOME": str(self.directory),
-            "TMPDIR": str(self.directory),
+            "HOME": str(self.home),
+            "XDG_CONFIG_HOME": str(self.home),
+            "TMPDIR": str(self.home),
             "LC_ALL": "C",
             "GIT_DIR": str(self.directory),
             "GIT_WORK_TREE": str(work_tree),
@@ -179,7 +191,7 @@ def make_git(
     (directory / "info/attributes").write_text(_ATTRIBUTES, encoding="ascii")
     if objects:
         (directory / "objects/info/alternates").write_bytes(os.fsencode(objects) + b"\n")
-    return Git(program, directory)
+    return Git(program, directory, directory)
 
 
 def _confine(pid: int, bounds: Bounds) -> None:
@@ -195,6 +207,6 @@ def _confine(pid: int, bounds: Bounds) -> None:
         resource.prlimit(pid, kind, (most, most))
 
 
-def _start_of(errors: BinaryIO) -> bytes:
-    errors.seek(0)
-    return errors.read(MESSAGE_BYTES)
+def _start_of(file: BinaryIO) -> bytes:
+    file.seek(0)
+    return file.read(SHORT)

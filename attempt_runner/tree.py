@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from attempt_runner.copies import DIRECTORY_MODE, copy_tree, file_mode, settle
+from attempt_runner.base import copy_base
+from attempt_runner.copies import DIRECTORY_MODE, file_mode, settle
 from attempt_runner.git import BOUNDS, find_git, make_git
-from bootstrap.errors import ConfigurationError, RunnerError, shown
+from bootstrap.errors import RunnerError, shown
 from bootstrap.files import Directory, make_directory, open_directory, storage_error
 from bootstrap.manifest import Tally
 from bootstrap.visit import EVERYTHING, TreeError
@@ -26,12 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attempt_runner.git import Bounds, Git
-    from bootstrap.manifest import Entry
     from bootstrap.visit import Rules
 
 APPLY: Final = ("apply", "--binary", "--whitespace=nowarn", "-p1", "-")
 _UNWRITABLE: Final = ~0o222
-_COPIED: Final = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
 
 
 class PatchRefusedError(RunnerError):
@@ -61,12 +60,14 @@ def scoring_tree(
     and StorageError if the copy cannot be written.
     """
     program = find_git()
-    with _open_base(base) as source, _make(into) as tree:
-        base_sha256 = _copy_base(source, tree, rules)
+    tally = Tally()
+    with _make(into) as tree:
+        for entry in copy_base(base, tree, rules):
+            tally.add(entry)
         with private_git(program, into.parent) as git:
             apply_patch(git, patch, into)
         _settle(tree, writable=writable)
-    return ScoringTree(into, base_sha256)
+    return ScoringTree(into, tally.tree_sha256)
 
 
 @contextmanager
@@ -83,7 +84,7 @@ def apply_patch(git: Git, patch: Path, tree: Path, bounds: Bounds = BOUNDS) -> N
         ended = git.run(APPLY, work_tree=tree, stdin=source, bounds=bounds)
     finally:
         os.close(source)
-    if ended.code or ended.timed_out:
+    if ended.failed:
         raise _refused(shown(ended.told))
 
 
@@ -96,45 +97,12 @@ def _refused(found: str) -> PatchRefusedError:
     )
 
 
-def _open_base(base: Path) -> Directory:
-    try:
-        return open_directory(Path(os.path.realpath(base)))
-    except OSError as error:
-        raise _bad_base(base, os.strerror(error.errno or 0)) from error
-
-
 def _make(into: Path) -> Directory:
     try:
         with open_directory(into.parent) as parent:
             return make_directory(parent, into.name, DIRECTORY_MODE)
     except OSError as error:
         raise storage_error(into, error) from error
-
-
-def _copy_base(source: Directory, tree: Directory, rules: Rules) -> str:
-    tally = Tally()
-    try:
-        for entry in copy_tree(source, tree, rules):
-            _refuse_special(source.path, entry)
-            tally.add(entry)
-    except TreeError as error:
-        raise _bad_base(source.path, str(error)) from error
-    return tally.tree_sha256
-
-
-def _refuse_special(base: Path, entry: Entry) -> None:
-    if stat.S_IFMT(entry.mode) not in _COPIED:
-        kind = stat.filemode(entry.mode)[0]
-        raise _bad_base(base, f"file type {kind} at {shown(entry.path)}")
-
-
-def _bad_base(base: Path, found: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"base {base}",
-        expected="a readable directory of files, directories and links",
-        found=found,
-        remedy="name a clean copy of the starting point with --base",
-    )
 
 
 def _settle(tree: Directory, *, writable: bool) -> None:

@@ -71,19 +71,6 @@ class Entry(NamedTuple):
         return stat.S_ISDIR(self.mode)
 
 
-class Difference(NamedTuple):
-    """A path that two trees tell differently; None where one of them does not have it."""
-
-    path: bytes
-    before: Entry | None
-    after: Entry | None
-
-    @property
-    def judged(self) -> bool:
-        """Tell whether the trees differ by what is judged, and not only by what is recorded."""
-        return _judged(self.before) != _judged(self.after)
-
-
 class Tally:
     """The running digest of a tree: `tree_sha256` once every entry was added."""
 
@@ -194,42 +181,6 @@ def read_manifest(source: BinaryIO) -> Iterator[Entry]:
                 found=repr(line[:80]),
                 remedy="bootstrap the workspace again",
             ) from error
-
-
-def compare(before: Iterable[Entry], after: Iterable[Entry]) -> Iterator[Difference]:
-    """Yield each path that differs, by what is judged or only recorded, in order.
-
-    Both sides are in the order of the visit; one entry of each is held at a time.
-    """
-    old, new = iter(before), iter(after)
-    left, right = next(old, None), next(new, None)
-    while left or right:
-        side = _side(left, right)
-        one = left if side <= 0 else None
-        other = right if side >= 0 else None
-        if one != other:
-            yield Difference((one or other or left).path, one, other)  # type: ignore[union-attr]
-        left = next(old, None) if one else left
-        right = next(new, None) if other else right
-
-
-def _side(left: Entry | None, right: Entry | None) -> int:
-    """Tell which entry comes first: below 0 the left one, above 0 the right, 0 both."""
-    if left is None or right is None:
-        return 1 if left is None else -1
-    one, other = _order(left.path), _order(right.path)
-    return (one > other) - (one < other)
-
-
-def _order(path: bytes) -> bytes:
-    # No name holds a NUL, and no byte sorts before it: a directory's content follows it.
-    return path.replace(b"/", b"\0")
-
-
-def _judged(entry: Entry | None) -> tuple[int, int, bytes] | None:
-    if entry is None or entry.is_directory:
-        return None
-    return entry.judged_mode, entry.size, entry.content
 
 
 def _judged_line(entry: Entry) -> bytes:

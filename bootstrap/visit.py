@@ -54,6 +54,9 @@ class Limits:
     depth: int = 128  # directories below the root; one descriptor is held open for each
 
 
+LIMITS: Final = Limits()
+
+
 def _nothing(_path: bytes) -> bool:
     return False
 
@@ -66,7 +69,7 @@ class Rules:
     of paths seen so far, now and then.
     """
 
-    limits: Limits = Limits()
+    limits: Limits = LIMITS
     exclude: Callable[[bytes], bool] = _nothing
     progress: Callable[[int], object] | None = None
 

@@ -1,0 +1,132 @@
+"""The diff between two states of the changed files, made by git from objects alone.
+
+Git is fed both states through `fast-import` and compares tree with tree, so it reads neither
+the workspace nor a repository in it: no index, no attribute, no hook of the agent's is near.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import stat
+import tempfile
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bootstrap.errors import IntegrityError, UnsafeFileError, shown
+from bootstrap.files import CHUNK, open_regular
+from bootstrap.visit import changed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import BinaryIO
+
+    from attempt_runner.git import Ended, Git
+    from bootstrap.files import Directory
+    from bootstrap.manifest import Entry
+
+_IMPORT: Final = ("fast-import", "--quiet", "--done")
+# The options name what a configuration could change.
+_DIFF: Final = (
+    "diff-tree",
+    "-r",
+    "--patch",
+    "--binary",
+    "--full-index",
+    "--no-renames",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
+_NOT_PLAIN: Final = re.compile(rb"[^ !#-\[\]-~]")  # for git's own quoting of paths
+
+
+class CaptureError(IntegrityError):
+    """The change could not be made into a patch: never to be read as an empty diff.
+
+    `too_large` tells that git met a bound, and so that the change itself is the cause.
+    """
+
+    def __init__(self, ended: Ended) -> None:
+        super().__init__(
+            "capture",
+            expected="git to compare two trees",
+            found=shown(ended.told),
+            remedy="look for free space in the state directory, then start again",
+        )
+        self.too_large = ended.timed_out or ended.code == -signal.SIGXFSZ
+
+
+class Side(NamedTuple):
+    """One state of the changed files: a name, and the directory that holds their bytes."""
+
+    name: str
+    root: Directory
+    entries: Sequence[Entry]
+
+
+def write_diff(git: Git, before: Side, after: Side, patch: int) -> None:
+    """Write the diff between two states to an open file. Files and links only.
+
+    Raises TreeError for a file that is not what its entry says, CaptureError where git
+    fails, and OSError.
+    """
+    with tempfile.TemporaryFile(dir=git.home) as stream:
+        for side in (before, after):
+            _write_commit(stream, side)
+        stream.write(b"done\n")
+        stream.seek(0)
+        imported = git.run(_IMPORT, work_tree=git.home, stdin=stream.fileno())
+    _require(imported)
+    trees = [f"refs/heads/{side.name}" for side in (before, after)]
+    _require(git.run([*_DIFF, *trees], work_tree=git.home, stdout=patch))
+
+
+def _require(ended: Ended) -> None:
+    if ended.failed:
+        raise CaptureError(ended)
+
+
+def _write_commit(stream: BinaryIO, side: Side) -> None:
+    """Write one state as a commit without parent, in the language of git-fast-import(1)."""
+    stream.write(b"commit refs/heads/%s\n" % side.name.encode("ascii"))
+    stream.write(b"committer attempt-runner <> 0 +0000\ndata 0\n")
+    for entry in side.entries:
+        if not entry.is_directory:
+            mode = b"120000" if stat.S_ISLNK(entry.mode) else b"%06o" % entry.judged_mode
+            stream.write(b"M %s inline %s\ndata %d\n" % (mode, _quote(entry.path), entry.size))
+            _write_content(stream, side.root, entry)
+            stream.write(b"\n")
+
+
+def _write_content(stream: BinaryIO, root: Directory, entry: Entry) -> None:
+    if stat.S_ISLNK(entry.mode):
+        stream.write(entry.content)
+        return
+    try:
+        fd = open_regular(root, entry.path, single_link=False)
+    except UnsafeFileError as error:
+        raise changed(entry.path) from error
+    try:
+        if _copy_hashed(fd, stream, entry) != entry.content:
+            raise changed(entry.path)
+    finally:
+        os.close(fd)
+
+
+def _copy_hashed(fd: int, stream: BinaryIO, entry: Entry) -> bytes:
+    """Copy at most what the entry says, since git was told how much follows."""
+    hasher = hashlib.sha256()
+    left = entry.size
+    while left and (data := os.read(fd, min(CHUNK, left))):
+        hasher.update(data)
+        stream.write(data)
+        left -= len(data)
+    return hasher.hexdigest().encode("ascii")
+
+
+def _quote(path: bytes) -> bytes:
+    return b'"%s"' % _NOT_PLAIN.sub(lambda match: b"\\%03o" % match[0][0], path)
