@@ -157,7 +157,7 @@ def _parsed(line: str, following: int) -> tuple[int, Case]:
         raise wrong("tap: test number", "a number", error) from error
     if not isinstance(result, Result):
         raise wrong("tap", "a test line", line[:200])
-    name = result.description
+    name = result.description.removeprefix("- ")
     for escape, stand_in in _ESCAPED.items():
         name = name.replace(stand_in, escape[1:])
     number = following if result.number is None else result.number
