@@ -17,8 +17,8 @@ ROOT: Final = Path(__file__).parent.parent
 ORDER: Final = """
     bootstrap bootstrap.bind_receipt attempt_runner attempt_runner.inside
     bootstrap.errors bootstrap.mounts bootstrap.beneath bootstrap.files
-    bootstrap.seal bootstrap.visit bootstrap.globs bootstrap.manifest
-    bootstrap.signals bootstrap.proctable bootstrap.reaper bootstrap.output bootstrap.launch
+    bootstrap.seal bootstrap.visit bootstrap.globs bootstrap.manifest bootstrap.differences
+    bootstrap.signals bootstrap.proctable bootstrap.pidfd bootstrap.reaper bootstrap.output bootstrap.launch
     bootstrap.processes bootstrap.strays
     bootstrap.location bootstrap.place bootstrap.descent bootstrap.generation bootstrap.lock
     bootstrap.state bootstrap.chain bootstrap.logfile bootstrap.joblog
@@ -32,7 +32,9 @@ ORDER: Final = """
     attempt_runner.scores.rules attempt_runner.scores.thresholds attempt_runner.scores.eval_archive
     attempt_runner.scores.*
     attempt_runner.scores.formats attempt_runner.scores.read attempt_runner.scores.served
-    attempt_runner.git attempt_runner.copies attempt_runner.tree
+    attempt_runner.git attempt_runner.copies attempt_runner.base attempt_runner.tree
+    attempt_runner.coverage attempt_runner.restore attempt_runner.baseline
+    attempt_runner.diff attempt_runner.proof attempt_runner.capture
     attempt_runner.evidence attempt_runner.gate
     attempt_runner.environment attempt_runner.exchange attempt_runner.plan
     attempt_runner.trial attempt_runner.start attempt_runner.children attempt_runner.scoring
