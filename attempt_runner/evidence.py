@@ -73,7 +73,7 @@ def load_evidence(
     TamperedStateError or LogChainError.
     """
     with open_attempt(state, attempt_id) as directory:
-        identity = read_identity(directory)
+        identity = read_identity(directory, attempt_id)
         diff = live_diff or identity.diff
         prompt = live_prompt or identity.prompt
         return Evidence(

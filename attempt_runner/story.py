@@ -38,7 +38,7 @@ class Story:
 def read_story(state: State, attempt_id: str) -> Story:
     """Read one attempt. Raises ConfigurationError if there is none, TamperedStateError."""
     with _open(state, attempt_id) as directory:
-        identity = read_identity(directory)
+        identity = read_identity(directory, attempt_id)
         findings = _read_findings(directory)
         path = str(directory.path)
     segment = read_segment(state.directory, identity.generation)

@@ -78,11 +78,15 @@ def write_identity(directory: Directory, identity: AttemptIdentity) -> None:
     write_replacing(directory, NAME, data.encode("ascii"))
 
 
-def read_identity(directory: Directory) -> AttemptIdentity:
-    """Read attempt.json of one attempt. Raises TamperedStateError for any other content."""
+def read_identity(directory: Directory, attempt_id: str) -> AttemptIdentity:
+    """Read attempt.json of the attempt that was asked for.
+
+    Raises TamperedStateError for any other content, another attempt's included: a whole
+    directory that was copied must not be judged under a second name.
+    """
     try:
         document = load_json(read_regular(directory, NAME, MAX_BYTES))
-        return _from_json(document)
+        return _from_json(document, attempt_id)
     except (
         UnsafeFileError,
         StrictJsonError,
@@ -99,11 +103,13 @@ def read_identity(directory: Directory) -> AttemptIdentity:
         ) from error
 
 
-def _from_json(document: Any) -> AttemptIdentity:
+def _from_json(document: Any, attempt_id: str) -> AttemptIdentity:
     if document["attempt_version"] != VERSION:
         raise ValueError("another version of the file format")
+    if document["attempt_id"] != attempt_id:
+        raise ValueError("the identity of another attempt")
     return AttemptIdentity(
-        attempt_id=_text(document["attempt_id"]),
+        attempt_id=attempt_id,
         generation=_text(document["generation"]),
         model_id=_text(document["model_id"]),
         workspace=_path(document["workspace"]),

@@ -9,8 +9,8 @@ from bootstrap.errors import ProcessesRemainError
 from bootstrap.files import open_directory
 from bootstrap.identity import AttemptIdentity, read_identity
 from bootstrap.joblog import read_segment
-from bootstrap.strays import find_strays, stop_strays
 from bootstrap.state import boot_id, open_attempt
+from bootstrap.strays import find_strays, stop_strays
 from bootstrap.wipe import remove_trash, remove_tree
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def sweep(
     """
     for attempt_id in open_attempts(read_segment(state.directory, None)):
         with open_attempt(state, attempt_id) as directory:
-            identity = read_identity(directory)
+            identity = read_identity(directory, attempt_id)
         stopped, proof = _stop_processes(identity)
         if strict and proof == SEARCHED:
             raise _not_proved(attempt_id)
