@@ -50,7 +50,7 @@ def resume(ground: Ground, intent: Intent, claims: Mapping[str, str]) -> Resumed
     sweep(ground.state, ground.log, ground.workspace, score_paths.paths, strict=intent.job.strict)
     _require_same_config(generation, intent)
     findings = [
-        *_decided(segment),
+        *_decided(segment, generation.generation),
         *compare_claims(claims, generation.frozen.model_id, generation.generation),
         *_scorer_findings(generation, intent),
     ]
@@ -84,12 +84,17 @@ def _require_same_config(generation: Generation, intent: Intent) -> None:
         )
 
 
-def _decided(segment: tuple[Record, ...]) -> list[Finding]:
-    decided = [str(item.fields.get("attempt_id")) for item in segment if item.event in DECIDED]
+def _decided(segment: tuple[Record, ...], generation: str) -> list[Finding]:
+    # The segment may hold what a gate recorded of an attempt of an earlier generation.
+    decided = [
+        item.fields.get("attempt_id") or "an attempt refused before its start"
+        for item in segment
+        if item.event in DECIDED and item.fields.get("generation") == generation
+    ]
     if not decided:
         return []
     expected = "a generation without a decided attempt"
-    return [Finding("attempt_state", expected, f"{decided[0]} was decided")]
+    return [Finding("attempt_state", expected, str(decided[0]))]
 
 
 def _scorer_findings(generation: Generation, intent: Intent) -> list[Finding]:

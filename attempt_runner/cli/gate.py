@@ -20,12 +20,13 @@ from bootstrap.errors import Finding, RefusalError, UnsafeFileError
 from bootstrap.files import open_directory
 from bootstrap.joblog import JobLog
 from bootstrap.live import LivePath, place
-from bootstrap.state import lock, read_generation
+from bootstrap.state import lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attempt_runner.plan import Caller
+    from bootstrap.identity import AttemptIdentity
     from bootstrap.state import State
 
 LOCK_WAIT: Final = 30.0  # seconds a gate waits for the job that holds the workspace
@@ -68,17 +69,19 @@ def command(
         state = held.enter_context(open_workspace_state(workspace, state_dir, who))
         if consume:
             held.enter_context(lock(state, LOCK_WAIT))
+        requirements = parse_requirements(require or ())
+        evidence = _load(state, attempt, diff, prompt, who)
         try:
-            evidence = _load(state, attempt, diff, prompt, who)
-            accepted = judge_evidence(evidence, "decided", parse_requirements(require or ()))
+            accepted = judge_evidence(evidence, "decided", requirements)
         except RefusalError as refused:
             if consume:
-                _record(state, attempt, "rejected", fields=list(refused.fields))
+                _record(state, evidence.identity, "rejected", fields=list(refused.fields))
             raise
         if emit:
             emit_diff(state, accepted, emit)
         if consume:
-            _record(state, attempt, "consumed", receipt_sha256=accepted.receipt_sha256)
+            digest = accepted.receipt_sha256
+            _record(state, evidence.identity, "consumed", receipt_sha256=digest)
     write_result("accept\n")
     return 0
 
@@ -117,12 +120,12 @@ def _place(path: Path | None, state: State, who: Caller) -> LivePath | None:
     return place(Path(os.path.abspath(who.cwd / path)), state.workspace, state.workspace)
 
 
-def _record(state: State, attempt: str, event: str, **fields: object) -> None:
-    generation = read_generation(state)
+def _record(state: State, identity: AttemptIdentity, event: str, **fields: object) -> None:
     JobLog(state.directory).append(
         event,
-        attempt_id=attempt,
-        generation=generation.generation if generation else None,
+        generation=identity.generation,
+        attempt_id=identity.attempt_id,
+        model_id=identity.model_id,
         by="gate",
         **fields,
     )
