@@ -213,7 +213,7 @@ def compare_claims(claims: Mapping[str, str], model_id: str, generation: str) ->
     """Compare what an environment claims, by field name, with what was frozen."""
     bound = {"model_id": model_id, "workspace_generation": generation}
     return [
-        Finding(field, bound[field], shown(claimed))
+        Finding(field, bound[field], shown(claimed) or "an empty value")
         for field, claimed in claims.items()
         if claimed != bound[field]
     ]

@@ -75,4 +75,5 @@ def open_workspace_state(workspace: Path, state_dir: Path | None, who: Caller) -
 def claims_of(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what an environment claims of an attempt, by the receipt's field name."""
     names = {"MODEL_ID": "model_id", "WORKSPACE_GEN": "workspace_generation"}
-    return {field: environ[name] for name, field in names.items() if environ.get(name)}
+    # One that is set and empty is a claim too: a lost value must not pass for none.
+    return {field: environ[name] for name, field in names.items() if name in environ}
