@@ -112,14 +112,17 @@ def _unsafe_open(path: Path, error: OSError) -> UnsafeFileError:
 
 
 def require_regular(fd: int, path: Path, *, single_link: bool = True) -> os.stat_result:
-    """Return the status of an open regular file; raise UnsafeFileError for any other kind."""
+    """Return the status of an open regular file; raise UnsafeFileError for any other kind.
+
+    A file without a name any more passes: `write_replacing` put another in its place meanwhile.
+    """
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         found = stat.filemode(status.st_mode)[0]
         raise UnsafeFileError(
             str(path), expected="a regular file", found=f"file type {found}", reason="not_regular"
         )
-    if single_link and status.st_nlink != 1:
+    if single_link and status.st_nlink > 1:
         raise UnsafeFileError(
             str(path), expected="one link", found=f"{status.st_nlink} links", reason="links"
         )
