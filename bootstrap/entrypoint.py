@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from bootstrap.launch import Running, start, start_error
 from bootstrap.processes import status_of
-from bootstrap.reaper import clear_descendants, guard_runner, reap_orphans
+from bootstrap.reaper import clear_descendants, reap_orphans
 from bootstrap.signals import STOP_SIGNALS
 
 if TYPE_CHECKING:
@@ -28,16 +28,17 @@ _CLEARING: Final = 30.0  # seconds that killed leftovers may take to go
 def supervise(argv: Sequence[str], env: Mapping[str, str], inbox: SignalInbox, grace: float) -> int:
     """Run the job's command to its end; return its code, or 128 + n for a signal.
 
-    It has its own session and our standard streams. TERM, INT, HUP and QUIT go to its group
-    and start the grace, after which its group is killed; USR1, USR2 and WINCH go to its
-    group too. A signal that arrived before the start is forwarded right after it. Orphans
-    are reaped while it runs, and what it leaves is killed at the end.
+    It has its own session and our standard streams. TERM, INT, HUP and QUIT go to its group,
+    as from a terminal, and start the grace, after which its group is killed. WINCH goes to
+    its group; USR1 and USR2 to the command alone, since they kill whoever does not expect
+    them. A signal that arrived before the start is forwarded right after it. Orphans are
+    reaped while it runs, and what it leaves is killed at the end.
 
-    A command that cannot be started is 127 (not found) or 126, with one line on standard
-    error. The status is the command's own and never a verdict. Raises ProcessesRemainError.
+    The caller has called `guard_runner`. A command that cannot be started is 127 (not found)
+    or 126, with one line on standard error. The status is the command's own and never a
+    verdict. Raises ProcessesRemainError.
     """
     inbox.install(FORWARDED)
-    guard_runner()
     try:
         running = start(argv, env=env)
     except (OSError, ValueError) as error:
@@ -50,15 +51,23 @@ def supervise(argv: Sequence[str], env: Mapping[str, str], inbox: SignalInbox, g
 
 
 def _forward_until_exit(running: Running, inbox: SignalInbox, grace: float) -> None:
-    deadline = math.inf
+    deadline, busy = math.inf, False
     while not running.exited():
-        running.wait_event(inbox.fileno(), seconds=deadline - time.monotonic())
+        patience = 0.0 if busy else deadline - time.monotonic()
+        running.wait_event(inbox.fileno(), seconds=patience)
         inbox.drain()
-        reap_orphans(running.id.pid)
+        busy = reap_orphans(running.id.pid)
         for number in inbox.take():
-            running.signal_group(number)
+            _forward(running, number)
             if number in STOP_SIGNALS:
                 deadline = min(deadline, time.monotonic() + grace)
         if time.monotonic() >= deadline:
             running.signal_group(signal.SIGKILL)
             deadline = math.inf
+
+
+def _forward(running: Running, number: int) -> None:
+    if number in {signal.SIGUSR1, signal.SIGUSR2}:
+        running.signal(number)
+    else:
+        running.signal_group(number)

@@ -35,9 +35,17 @@ class Running:
 
     def exited(self) -> bool:
         """Tell whether it has exited. Does not look at what it left behind."""
-        if hasattr(os, "waitid"):
+        if not hasattr(os, "waitid"):
+            return self._reap(os.WNOHANG)
+        try:
             return has_exited(self.id.pid)
-        return self._reap(os.WNOHANG)
+        except ChildProcessError:  # another took the status: `collect` will say so
+            return True
+
+    def signal(self, number: int) -> None:
+        """Signal the child alone, where that is still allowed."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(self.id.pid, number)
 
     def signal_group(self, number: int) -> None:
         """Signal its process group, where that is still allowed."""
@@ -65,7 +73,7 @@ class Running:
             try:
                 reaped, raw = os.waitpid(self.id.pid, options)
             except ChildProcessError:
-                self._collected = True  # another took the status: unknown, so a failure
+                self._collected = True  # the status is lost
             else:
                 self._collected = reaped != 0
                 self._raw = raw if reaped else None
@@ -135,10 +143,11 @@ def start_error(argv: Sequence[str], error: OSError | ValueError) -> RunnerError
         return UnavailableError(
             argv[0], expected="room for one more process", found=found, remedy="try again later"
         )
-    named = error.filename if isinstance(error, OSError) else None
+    named = (isinstance(error, OSError) and error.filename) or argv[0]
+    is_program = named == argv[0]
     return ConfigurationError(
-        os.fsdecode(named or argv[0]),
-        expected="a program that can be started",
+        os.fsdecode(named),
+        expected="a program that can be started" if is_program else "a directory to run it in",
         found=found,
-        remedy="name an executable file, or one that is on the PATH given to it",
+        remedy="name an executable file, or one on its PATH" if is_program else "create it",
     )

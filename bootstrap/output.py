@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
+from contextlib import suppress
 from typing import Final
 
 from bootstrap.files import write_all
 
-_BUFFER: Final = 64 * 1024  # bytes: what a pipe holds unless told otherwise (pipe(7))
+# Bytes. Four times what a pipe holds unless told otherwise (pipe(7)): half the switches to
+# and fro, and 64 runners of one user stay below that user's soft limit.
+_BUFFER: Final = 256 * 1024
 
 
 class OutputPump:
@@ -22,6 +26,7 @@ class OutputPump:
 
     def __init__(self, source: int, target: int, limit: int) -> None:
         os.set_blocking(source, False)
+        _widen(source)
         self._source = source
         self._target = target
         self._limit = limit
@@ -63,6 +68,12 @@ class OutputPump:
         At most what the pipe can hold, so that a grandchild which keeps writing cannot
         keep us reading.
         """
-        left = fcntl.fcntl(self._source, fcntl.F_GETPIPE_SZ)
+        left = _BUFFER
         while left > 0 and (moved := self.step()):
             left -= moved
+
+
+def _widen(pipe: int) -> None:
+    if sys.platform == "linux":
+        with suppress(PermissionError):  # the user has many pipes: it stays as it is
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _BUFFER)

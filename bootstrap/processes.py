@@ -139,13 +139,13 @@ def _watch(
     """Return once it has exited; tell whether time forced it to, or which signal to us."""
     timed_out, interrupted = False, None
     ending = _Ending(running, limits)
+    busy = False
     while not running.exited():
-        running.wait_event(
-            inbox.fileno(), *pump.sources(), seconds=ending.deadline - time.monotonic()
-        )
+        patience = 0.0 if busy else ending.deadline - time.monotonic()
+        running.wait_event(inbox.fileno(), *pump.sources(), seconds=patience)
         inbox.drain()
         pump.step()
-        reap_orphans(running.id.pid)
+        busy = reap_orphans(running.id.pid)
         if time.monotonic() >= ending.deadline:
             timed_out |= not ending.begun
             ending.advance()

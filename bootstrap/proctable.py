@@ -7,7 +7,6 @@ process for good (within one boot).
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -55,7 +54,7 @@ def read_process(pid: int) -> Process | None:
 
 def identify(pid: int) -> ProcessId:
     """Name a process that cannot be reaped meanwhile. Raises ProcessLookupError."""
-    if sys.platform != "linux":
+    if not table_is_ours():
         return ProcessId(pid, 0)
     process = read_process(pid)
     if process is None:

@@ -17,13 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from bootstrap.errors import ConfigurationError, IsolationError, ProcessesRemainError
-from bootstrap.proctable import (
-    ProcessId,
-    children_of,
-    descendants_below,
-    read_process,
-    table_is_ours,
-)
+from bootstrap.pidfd import send_signal
+from bootstrap.proctable import ProcessId, children_of, descendants_below, table_is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,15 +49,15 @@ def guard_runner() -> None:
 
     Call it once, before the first child. Does nothing off Linux. Raises ConfigurationError
     if there is a child already, which clearing would kill: a shell that starts a process,
-    then execs the runner, hands it over. Source: PR_SET_CHILD_SUBREAPER(2const),
-    PR_SET_DUMPABLE(2const).
+    then execs the runner, hands it over. To PID 1 all of its namespace belongs anyway.
+    Source: PR_SET_CHILD_SUBREAPER(2const), PR_SET_DUMPABLE(2const).
     """
     if sys.platform != "linux":
         return
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_DUMPABLE, 0)
     reap_orphans(keep=0)
-    if _has_child():
+    if _has_child() and os.getpid() != 1:
         raise ConfigurationError(
             "processes of the runner",
             expected="no child at start",
@@ -93,17 +88,19 @@ def cleanup_level() -> str:
     return "subreaper" if adopts.value else "process-group"
 
 
-def reap_orphans(keep: int) -> None:
+def reap_orphans(keep: int) -> bool:
     """Reap every child that has exited, but for `keep`, whose status stays to be collected.
 
     Stops early when `keep` itself has exited, and after a batch: processes that fork and
-    exit for ever must not keep the caller from its time limit.
+    exit for ever must not keep the caller from its time limit. True if more may wait.
     """
     with suppress(ChildProcessError):
         for _ in range(_BATCH):
             if (pid := _next_exited()) in {0, keep}:
-                return
+                return False
             os.waitpid(pid, _WALL)
+        return True
+    return False
 
 
 def has_exited(pid: int) -> bool:
@@ -171,7 +168,10 @@ def _first_in_line() -> Iterator[None]:
 def _has_child() -> bool:
     """Ask the kernel whether any child is left, dead or alive."""
     try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL)
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL)
+        else:
+            os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
         return False
     return True
@@ -225,30 +225,6 @@ def _signal_others(targets: list[ProcessId], number: signal.Signals) -> None:
     for target in targets:
         with suppress(OSError):  # gone, not allowed, or no pidfd: the next round meets it
             send_signal(target, number)
-
-
-def send_signal(target: ProcessId, number: signal.Signals) -> None:
-    """Signal a process that others may reap meanwhile: by pidfd, or not at all.
-
-    Raises ProcessLookupError when it is gone, also when its pid was taken over, and
-    PermissionError when it may not be signalled.
-    """
-    pidfd = open_process(target)
-    try:
-        signal.pidfd_send_signal(pidfd, number)
-    finally:
-        os.close(pidfd)
-
-
-def open_process(target: ProcessId) -> int:
-    """Return a pidfd of exactly this process. Raises ProcessLookupError when it is gone."""
-    pidfd = os.pidfd_open(target.pid)
-    # The pidfd holds whatever had the pid when it was opened: the start time tells who.
-    process = read_process(target.pid)
-    if process is None or process.id != target:
-        os.close(pidfd)
-        raise ProcessLookupError(target.pid)
-    return pidfd
 
 
 def _remain(living: list[int]) -> ProcessesRemainError:

@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from bootstrap.errors import ProcessesRemainError
+from bootstrap.pidfd import open_process, send_signal
 from bootstrap.processes import MARKER_VARIABLE
 from bootstrap.proctable import (
     Process,
@@ -22,7 +23,6 @@ from bootstrap.proctable import (
     descendants_below,
     table_is_ours,
 )
-from bootstrap.reaper import open_process, send_signal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,6 +41,7 @@ def find_strays(marker: str, known: Sequence[ProcessId]) -> tuple[ProcessId, ...
         return ()
     table = {process.id.pid: process for process in all_processes() if process.alive}
     table.pop(os.getpid(), None)
+    known = [process for process in known if process.start_ticks]  # 0: it was never known
     ours = {
         process.id.pid
         for process in table.values()
