@@ -55,7 +55,7 @@ def _convert(item: Field[Any], given: object, directory: Path) -> object:
     convert, expected = CONVERTERS[str(item.type)]
     try:
         return convert(given, directory)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(
             flag_of(item.name), expected=expected, found=shown(repr(given)), remedy="correct it"
         ) from error
@@ -108,10 +108,18 @@ def _codes(given: object, _directory: Path) -> tuple[int, ...]:
     words = given.split(",") if isinstance(given, str) else given
     if not isinstance(words, list | tuple) or not words:
         raise TypeError
-    codes = tuple(int(word) for word in words)
+    codes = tuple(map(_code, words))
     if not all(0 <= code <= 255 for code in codes):  # noqa: PLR2004 - an exit status is one byte
         raise ValueError
     return codes
+
+
+def _code(word: object) -> int:
+    if type(word) is int:
+        return word
+    if not isinstance(word, str) or not (word.isascii() and word.isdigit()):
+        raise TypeError
+    return int(word)
 
 
 def _flag(given: object, _directory: Path) -> bool:

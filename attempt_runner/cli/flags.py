@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 _KINDS: Final[dict[str, Any]] = {
-    "Path": Path | None,
-    "Path | None": Path | None,
+    "Path": str | None,  # Path("") would be the working directory
+    "Path | None": str | None,
     "bool": bool | None,
     "float": float | None,
     "int": int | None,
     "str": str | None,
     "str | None": str | None,
-    "tuple[Path, ...]": list[Path] | None,
+    "tuple[Path, ...]": list[str] | None,
     "tuple[int, ...]": str | None,
     "tuple[str, ...]": list[str] | None,
 }
@@ -46,7 +46,8 @@ def job_command(
     def decorate(function: Callable[..., int]) -> Callable[..., int]:
         def command(ctx: typer.Context, config: Path | None, **given: Any) -> int:
             named = {item.name: given.pop(item.name) for item in own}
-            flags = {name: value for name, value in given.items() if value}
+            # An empty value is a value, to be refused: `--agent "$UNSET"` must not mean none.
+            flags = {name: value for name, value in given.items() if value not in (None, [], ())}
             return function(ctx, config, flags, **named)
 
         context = inspect.Parameter("ctx", _KEYWORD, annotation=typer.Context)
