@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from attempt_runner.cli.output import OutputLostError, complain, silence, write_result
 from bootstrap import __version__
-from bootstrap.errors import RefusalError, RunnerError, shown
+from bootstrap.errors import IntegrityError, RefusalError, RunnerError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,7 @@ def run_command_line(arguments: Sequence[str], inbox: SignalInbox) -> int:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         add_completion=False,
-        no_args_is_help=True,
+        no_args_is_help=False,  # nothing asked is bad usage, told in one line
         epilog=EPILOG,
     )
     app.callback()(_about)
@@ -112,6 +112,8 @@ def _status_of(error: Exception) -> int:
         return error.status
     if hasattr(error, "exit_code") and hasattr(error, "format_message"):
         return _report_usage(error)
+    if isinstance(error, OSError):
+        return _report_failure(error)
     return _report_bug(error)
 
 
@@ -127,17 +129,27 @@ def _report_refusal(refusal: RefusalError) -> int:
 
 
 def _report_usage(error: Any) -> int:
-    message = shown(error.format_message(), 1000)
+    message = shown(error.format_message().rstrip("."), 1000)
     if context := getattr(error, "ctx", None):
         message += f"; see {context.command_path} --help"
     complain(message)
     return int(error.exit_code)
 
 
+def _report_failure(error: OSError) -> int:
+    """Report a failure of the system's that no module foresaw: nothing was decided by it."""
+    complain(f"{_place_of(error)}: expected it to work, got {shown(error)}; hold the machine")
+    return IntegrityError.status
+
+
 def _report_bug(error: Exception) -> int:
-    last = traceback.extract_tb(error.__traceback__)[-1]
     complain(
-        f"bug: {type(error).__name__} in {last.name}, line {last.lineno} of "
-        f"{shown(last.filename)}: {shown(error)}; please report it with the command line"
+        f"bug: {type(error).__name__} in {_place_of(error)}: {shown(error)}; "
+        "please report it with the command line"
     )
     return BUG
+
+
+def _place_of(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.name}, line {last.lineno} of {shown(last.filename)}"
