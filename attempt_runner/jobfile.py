@@ -33,18 +33,26 @@ class JobFile:
 def read_job_file(path: Path, workspace: Path | None) -> JobFile:
     """Read a job.toml. A link is followed and its target judged (a mounted ConfigMap is one).
 
-    Raises ConfigurationError for a file that lies in the workspace, that others may write or
-    replace, that is not TOML, or that holds an unknown table or key.
+    Raises ConfigurationError for a file that lies in the workspace, or that a link in the
+    workspace leads to, that others may write or replace, that is not TOML, or that holds an
+    unknown table or key.
     """
-    real = Path(os.path.realpath(path))
-    if workspace and real.is_relative_to(os.path.realpath(workspace)):
-        raise _refused(path, "a file outside the workspace", "one that the agent can write")
-    data = _read(real)
+    if workspace:
+        _require_outside(path, workspace)
+    data = _read(Path(os.path.realpath(path)))
     values = dict(_values(path, _parse(path, data)))
     inner = values.get("workspace")
-    if isinstance(inner, str) and real.is_relative_to(os.path.realpath(path.parent / inner)):
-        raise _refused(path, "a file outside the workspace", "one that the agent can write")
+    if isinstance(inner, str):
+        _require_outside(path, path.parent / inner)
     return JobFile(values, path.parent, hashlib.sha256(data).hexdigest())
+
+
+def _require_outside(path: Path, workspace: Path) -> None:
+    """Refuse a file of the workspace's, and a link there, which the agent could point anywhere."""
+    named = os.path.join(os.path.realpath(path.parent), path.name)
+    for place in (named, os.path.realpath(path)):
+        if Path(place).is_relative_to(os.path.realpath(workspace)):
+            raise _refused(path, "a file outside the workspace", "one that the agent can write")
 
 
 def _read(path: Path) -> bytes:
