@@ -59,6 +59,9 @@ def _require_summary(summary: Table, tests: list[Table]) -> None:
         fields.agree(
             fields.whole(summary, status, where), statuses.count(status), f"summary.{status}"
         )
+    if "flaky" in summary:
+        flaky = sum(test.get("flaky") is True for test in tests)
+        fields.agree(fields.whole(summary, "flaky", where), flaky, "summary.flaky")
 
 
 def _status(test: Table) -> str:

@@ -42,16 +42,16 @@ def read(source: Source, rules: ScoreRules) -> Score:
 
 def _require_whole(trial: Table) -> None:
     for part in (trial, *fields.some_objects(trial, "step_results", _WHERE)):
-        if part.get("exception_info") is not None:
-            info = fields.as_object(part["exception_info"], "exception_info")
-            raise wrong("trial.exception_info", "none", info.get("exception_type"))
+        if part.get("exception_info", {}) is not None:  # absent is not null
+            info = fields.child(part, "exception_info", _WHERE)
+            raise wrong("trial.exception_info", "null", info.get("exception_type"))
     if trial.get("finished_at") is None:
         raise NoScoreError("incomplete", "trial.finished_at: expected a time, got none")
     if trial.get("reward_valid", True) is not True:
         raise wrong("trial.reward_valid", "true", trial["reward_valid"])
     verifier = fields.child(fields.child(trial, "config", _WHERE), "verifier", "config")
-    if verifier.get("disable", False) is not False:
-        raise wrong("config.verifier.disable", "false", verifier["disable"])
+    if fields.flag(verifier, "disable", "config.verifier"):
+        raise wrong("config.verifier.disable", "false", "true")
 
 
 def _models(trial: Table) -> list[str]:

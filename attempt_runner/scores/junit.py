@@ -62,8 +62,9 @@ def read(source: Source, _rules: ScoreRules) -> Score:
     """Return the score of a JUnit file, or raise NoScoreError.
 
     1. Well-formed XML without a document type, of known elements and statuses.
-    2. Every header's counts are those of the cases beneath it. A tool may count a test
-       twice that failed (pytest does for an error in teardown), never one that did not.
+    2. Every suite counts its tests and failures, and every header's counts are those of the
+       cases beneath it. A tool may count a test twice that failed (pytest does for an error
+       in teardown), never one that did not.
     3. The rules of `judge_cases`; a case that failed and was rerun to success is failed.
 
     Properties named `model`, of a suite or a case, name the model.
@@ -96,7 +97,9 @@ class _Tally:
         self.skipped += other.skipped
         self.problems += other.problems
 
-    def require_honest(self) -> None:
+    def require_honest(self, tag: str) -> None:
+        if tag == "testsuite" and not {"tests", "failures"} <= self.header.keys():
+            raise wrong("junit: testsuite", "the counts of tests and failures", "none of one")
         self._require("tests", self.tests, ["tests"])
         self._require("failures", self.failures, ["failures"])
         self._require("errors", self.errors, ["errors"])
@@ -171,7 +174,7 @@ class _Target:
     def end(self, tag: str) -> None:
         self._open.pop()
         if tag in ("testsuites", "testsuite"):
-            self._close_suite()
+            self._close_suite(tag)
         elif tag == "testcase":
             self._close_case()
 
@@ -182,9 +185,9 @@ class _Target:
         if attributes.get("name") == "model":
             self.models.append(as_text(attributes.get("value"), "junit: property model"))
 
-    def _close_suite(self) -> None:
+    def _close_suite(self, tag: str) -> None:
         suite = self._suites.pop()
-        suite.require_honest()
+        suite.require_honest(tag)
         if self._suites:
             self._suites[-1].add(suite)
 

@@ -47,9 +47,10 @@ def read(source: Source, rules: ScoreRules) -> Score:
 
 
 def _require_fresh(config: Table) -> None:
-    if "limit" not in config or config["limit"] is not None:
-        raise NoScoreError("incomplete", f"config.limit: expected null, got {config.get('limit')}")
-    if config.get("use_cache") is not None:
+    limit = config.get("limit", "nothing")  # absent is not null
+    if limit is not None:
+        raise NoScoreError("incomplete", f"config.limit: expected null, got {limit}")
+    if config.get("use_cache", "") is not None:
         raise wrong("config.use_cache", "null, since the cache is not keyed by model", "a cache")
 
 
