@@ -13,14 +13,16 @@ from attempt_runner.scoring import import_score, make_tree, write_receipt
 from attempt_runner.start import start_trial
 from attempt_runner.trial import Trial, close_aborted, close_accepted, close_rejected
 from bootstrap.errors import (
+    ConfigurationError,
     Finding,
     InterruptedRunError,
     RefusalError,
+    RunnerError,
     UnavailableError,
     UnsafeFileError,
 )
 from bootstrap.live import open_live
-from bootstrap.prepare import clear_score_paths
+from bootstrap.prepare import clear_score_paths, not_yet_started
 from bootstrap.seal import seal
 
 if TYPE_CHECKING:
@@ -44,15 +46,17 @@ def run_attempt(
 
     Returns `Accepted` once the accept is durable. Raises RefusalError once the reject is,
     UnavailableError for an attempt that was interrupted or whose scorer was not to be had,
+    ConfigurationError for a command or a base that cannot be used, both once that is logged,
     and IntegrityError when our own work failed: then nothing is decided.
     """
-    trial = start_trial(ground, generation, intent, inputs, inbox, environ)  # 6
+    with not_yet_started():
+        trial = start_trial(ground, generation, intent, inputs, inbox, environ)  # 6
     try:
         return _decide(trial)
     except RefusalError as refused:
         close_rejected(trial, refused)  # 15
         raise
-    except UnavailableError as error:
+    except (UnavailableError, ConfigurationError) as error:
         close_aborted(trial, str(error))
         raise _as_the_tier_allows(trial, error) from error
     finally:
@@ -115,7 +119,7 @@ def _stop_if_asked(number: int | None) -> None:
         )
 
 
-def _as_the_tier_allows(trial: Trial, error: UnavailableError) -> RefusalError | UnavailableError:
+def _as_the_tier_allows(trial: Trial, error: RunnerError) -> RunnerError:
     """Return a reject where the agent could itself have sent the signal that stopped us.
 
     Under `none` nothing keeps the agent's signals from the runner, and an agent cannot buy

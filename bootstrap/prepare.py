@@ -7,7 +7,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from bootstrap.errors import ConfigurationError, UnsafeFileError, shown
+from bootstrap.errors import (
+    ConfigurationError,
+    InterruptedRunError,
+    StorageError,
+    UnavailableError,
+    UnsafeFileError,
+    shown,
+)
 from bootstrap.files import Directory, make_directory, open_directory, open_directory_beneath
 from bootstrap.identity import command_to_json
 from bootstrap.joblog import JobLog
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
     from bootstrap.files import AgentPath
     from bootstrap.freeze import FrozenCommand
     from bootstrap.live import LivePath
+    from bootstrap.signals import SignalInbox
 
 FROZEN_DIRECTORY: Final = "frozen"
 FROZEN_PROMPT: Final = "prompt"
@@ -84,18 +92,48 @@ class Plan:
 
 @contextmanager
 def hold_workspace(
-    workspace: Path, root: StateRoot, *, wait: float, create: bool = True
+    workspace: Path,
+    root: StateRoot,
+    *,
+    wait: float,
+    inbox: SignalInbox,
+    create: bool = True,
 ) -> Iterator[Ground]:
     """Open the workspace once and hold its lock: step 1 of an attempt.
 
-    Raises ConfigurationError, TamperedStateError, or LockHeldError after `wait` seconds.
+    Raises ConfigurationError, TamperedStateError, LockHeldError after `wait` seconds, or
+    InterruptedRunError for a signal that asks to stop meanwhile.
     """
     with (
         open_state(workspace, root.path, create=create, named=root.named) as state,
-        lock(state, wait),
+        lock(state, wait, lambda: _stop_waiting(inbox.pending)),
         _open_workspace(state.workspace) as opened,
     ):
         yield Ground(state, opened, JobLog(state.directory))
+
+
+def _stop_waiting(number: int | None) -> None:
+    if number is not None:
+        raise InterruptedRunError(
+            "the workspace lock",
+            expected="to be waited for",
+            found=f"signal {number}",
+            remedy="start again",
+        )
+
+
+@contextmanager
+def not_yet_started() -> Iterator[None]:
+    """Turn a failed write of ours into 75: no agent has run its first instruction."""
+    try:
+        yield
+    except StorageError as error:
+        raise UnavailableError(
+            error.what,
+            expected=error.expected,
+            found=error.found,
+            remedy="free space, then start again",
+        ) from error
 
 
 def prepare(ground: Ground, plan: Plan, baseline: Callable[[], Mapping[str, object]]) -> Generation:

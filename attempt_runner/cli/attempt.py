@@ -31,7 +31,7 @@ def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]
     guard_runner()
     announce_isolation(intent)
     with hold_workspace(
-        intent.workspace, intent.root, wait=intent.job.wait, create=False
+        intent.workspace, intent.root, wait=intent.job.wait, inbox=ctx.obj, create=False
     ) as ground:
         resumed = resume(ground, intent, claims_of(who.environ))
         accepted = run_attempt(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, Literal
 import typer
 
 from attempt_runner.cli.flags import job_command, parameter
-from attempt_runner.cli.jobs import caller, not_yet_started, read_intent
+from attempt_runner.cli.jobs import caller, read_intent
 from attempt_runner.cli.output import write_result
 from attempt_runner.plan import plan_of
 from attempt_runner.resolve import frozen_model
-from bootstrap.prepare import hold_workspace, prepare
+from bootstrap.prepare import hold_workspace, not_yet_started, prepare
 from bootstrap.reaper import guard_runner
 
 if TYPE_CHECKING:
@@ -58,8 +58,10 @@ def command(
     model, *_ = frozen_model(intent.job, who.environ)
     guard_runner()
     with (
-        hold_workspace(intent.workspace, intent.root, wait=intent.job.wait) as ground,
         not_yet_started(),
+        hold_workspace(
+            intent.workspace, intent.root, wait=intent.job.wait, inbox=ctx.obj
+        ) as ground,
     ):
         generation = prepare(ground, plan_of(intent, model), dict)
     exported = {"MODEL_ID": model, "WORKSPACE_GEN": generation.generation}

@@ -1,4 +1,4 @@
-"""What the commands share: who asks, the intent, the state, and what 75 means."""
+"""What the commands share: who asks, the intent and the state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from attempt_runner.cli.output import complain
 from attempt_runner.plan import Caller, Intent, intend, state_root
 from attempt_runner.resolve import resolve
-from bootstrap.errors import StorageError, UnavailableError
 from bootstrap.state import open_state
 
 if TYPE_CHECKING:
@@ -47,20 +46,6 @@ def announce_isolation(intent: Intent) -> None:
     """Say on standard error when nothing keeps the children from the runner's state."""
     if intent.job.isolation == "none":
         complain(WEAK)
-
-
-@contextmanager
-def not_yet_started() -> Iterator[None]:
-    """Turn a failed write of ours into 75: no agent has run its first instruction."""
-    try:
-        yield
-    except StorageError as error:
-        raise UnavailableError(
-            error.what,
-            expected=error.expected,
-            found=error.found,
-            remedy="free space, then start again",
-        ) from error
 
 
 @contextmanager

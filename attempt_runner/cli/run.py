@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from attempt_runner.attempt import run_attempt
 from attempt_runner.cli.flags import job_command
-from attempt_runner.cli.jobs import announce_isolation, caller, not_yet_started, read_intent
+from attempt_runner.cli.jobs import announce_isolation, caller, read_intent
 from attempt_runner.cli.output import complain, write_result
 from attempt_runner.plan import plan_of, require_inputs
 from attempt_runner.resolve import frozen_model
-from bootstrap.prepare import hold_workspace, prepare
+from bootstrap.prepare import hold_workspace, not_yet_started, prepare
 from bootstrap.reaper import guard_runner
 
 if TYPE_CHECKING:
@@ -32,8 +33,11 @@ def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]
     model, *_ = frozen_model(intent.job, who.environ)
     guard_runner()
     announce_isolation(intent)
-    with hold_workspace(intent.workspace, intent.root, wait=intent.job.wait) as ground:
+    with ExitStack() as held:
         with not_yet_started():
+            ground = held.enter_context(
+                hold_workspace(intent.workspace, intent.root, wait=intent.job.wait, inbox=ctx.obj)
+            )
             generation = prepare(ground, plan_of(intent, model), dict)
         accepted = run_attempt(ground, generation, intent, inputs, ctx.obj, who.environ)
     write_result("accept\n")
