@@ -14,7 +14,7 @@ from attempt_runner.environment import child_environment
 from attempt_runner.evidence import SEALED_DIFF, SEALED_PROMPT
 from attempt_runner.exchange import PRIVATE, furnish
 from attempt_runner.gate import refusal
-from bootstrap.errors import Finding, ProcessesRemainError
+from bootstrap.errors import Finding, IntegrityError, ProcessesRemainError, UnavailableError
 from bootstrap.files import (
     Directory,
     make_directory,
@@ -193,7 +193,11 @@ def _environment(trial: Trial, room: Room, passed: tuple[str, ...]) -> dict[str,
 
 
 def _run_role(trial: Trial, role: Role) -> Exit:
-    """Run one child, then clear everything that it left running, and log both."""
+    """Run one child, then clear everything that it left running, and log both.
+
+    A scorer that finds no room after an agent ran is an IntegrityError: an agent that fills
+    the machine must not buy another try.
+    """
     child = Child(
         argv=replace_words(role.command.argv, role.words),
         cwd=role.cwd,
@@ -205,9 +209,17 @@ def _run_role(trial: Trial, role: Role) -> Exit:
         exited = run_child(
             child, limits, trial.inbox, lambda process: trial.remember_process(role.name, process)
         )
+    except UnavailableError as error:
+        if "agent" not in trial.identity.processes:
+            raise
+        raise IntegrityError(
+            error.what, expected=error.expected, found=error.found, remedy="hold the machine"
+        ) from error
     finally:
         os.close(child.output)
         cleared = _clear(role.name)
+    if role.name not in trial.identity.processes:  # a signal came before its start
+        return exited
     trial.log(
         f"{role.name}_exited",
         code=exited.code,
