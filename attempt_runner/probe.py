@@ -18,6 +18,7 @@ from attempt_runner import inside
 from attempt_runner.isolate import PROMISES, STRONGEST_FIRST, TIERS, Isolation, can_reach
 from attempt_runner.tryout import try_out
 from bootstrap.errors import IsolationError
+from bootstrap.freeze import FIXED_PATH
 from bootstrap.reaper import cleanup_level
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def examine(name: str, room: Room, ground: Ground) -> Examined:
         raise _refused(name, "no such tier", f"choose auto or one of {', '.join(TIERS)}")
     if tier == "none":
         return Examined(tier, _nothing())
-    bwrap = shutil.which("bwrap", path=os.defpath)
+    bwrap = shutil.which("bwrap", path=FIXED_PATH)
     if why := _why_not(tier, room, bwrap):
         return Examined(tier, None, why)
     draft = Isolation(
@@ -109,7 +110,7 @@ def _why_not(tier: Tier, room: Room, bwrap: str | None) -> str:
     if "landlock" in tier and (abi := inside.landlock_abi()) < inside.MINIMUM_ABI:
         return f"the kernel has Landlock ABI {abi}, needed is {inside.MINIMUM_ABI}"
     if "bwrap" in tier and bwrap is None:
-        return f"no bwrap in {os.defpath}"
+        return f"no bwrap in {FIXED_PATH}"
     if "bwrap" in tier and root and room.user is None:
         return "bwrap keeps nothing from real root: name another user"
     if "uid" in tier and room.user is None:

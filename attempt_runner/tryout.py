@@ -62,11 +62,13 @@ def try_out(draft: Isolation, room: Room, ground: Ground) -> Isolation | str:
     with _setting(room, ground) as setting:
         before = _content(setting.state), _metadata(setting.state)
         worked = _run(draft, room, setting)
+        left = _remove_leftovers(setting.mark)
         if isinstance(worked, str):
             return worked
         if unusable := worked.pop("unusable", None):
             places = [str(room.writable[int(number)]) for number in unusable]
             return f"the child could not write {', '.join(places)}: give it to the child's user"
+        worked["leftovers"] = left
         if _content(setting.state) != before[0]:
             worked.setdefault("content", []).append("the state was changed")
         if _metadata(setting.state) != before[1]:
@@ -79,15 +81,11 @@ def _judged(
 ) -> Isolation:
     network = _network(setting, worked)
     notes: dict[Promise, str] = {
-        name: ", ".join(worked[name]) for name in PROMISES if name in worked
+        name: ", ".join(worked[name]) for name in PROMISES if worked.get(name)
     }
     if "sockets" in worked:
         reached = [setting.sockets[int(number)] for number in worked["sockets"]]
         notes["sockets"] = ", ".join(reached)
-    if left := _remove_leftovers(setting.mark):
-        notes["leftovers"] = ", ".join(left)
-    else:
-        notes.pop("leftovers", None)
     if network != "off":
         notes["network"] = "on" if room.network else network
     promises = {name: name not in notes for name in PROMISES}
@@ -99,7 +97,7 @@ def _setting(room: Room, ground: Ground) -> Iterator[_Setting]:
     mark = _MARK + secrets.token_hex(8)
     with ExitStack() as stack:
         state = stack.enter_context(_directory(ground.state_root / f".{mark}", None))
-        home = stack.enter_context(_directory(ground.scratch / mark, room.user))
+        home = stack.enter_context(_directory(ground.scratch / f"{mark}-home", room.user))
         for name in canary.FILES:
             (state / name).write_bytes(b"state\n")
         ports = None
