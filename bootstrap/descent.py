@@ -58,7 +58,7 @@ class Descent:
         pending, links = _names(path), 0
         while pending:
             name = pending.pop()
-            here = self.path / name
+            here = self.path.parent if name == ".." else self.path / name
             status = self._status(name, here, create=create)
             _require_owner(status, here)
             if not stat.S_ISLNK(status.st_mode):

@@ -6,9 +6,12 @@ import os
 import re
 import sys
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bootstrap.mounts import mount_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # Filesystems that another host may write, by the names of proc_pid_mountinfo(5).
 NETWORK: Final = frozenset(
@@ -65,22 +68,24 @@ class Location(NamedTuple):
 
 
 def locate(fd: int) -> Location:
-    """Locate an open directory by the mount table. Its kind is UNKNOWN where that has no line.
+    """Locate an open directory by the mount table.
 
     Right until something on the way is renamed or mounted. Raises OSError.
     """
     if sys.platform != "linux":
         return Location(UNKNOWN, "", PurePath())
     here = PurePath(os.readlink(f"/proc/self/fd/{fd}"))
-    wanted = str(mount_of(fd)[1])
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-        for line in table:
-            number, _, device, root, point, *rest = line.split()
-            if number == wanted:
-                kind = rest[rest.index("-") + 1]
-                return Location(
-                    kind, device, PurePath(_plain(root), here.relative_to(_plain(point)))
-                )
+        return find_location(table, mount_of(fd)[1], here)
+
+
+def find_location(table: Iterable[str], mount: int, here: PurePath) -> Location:
+    """Return the location of the path `here` on a mount of proc_pid_mountinfo(5)'s table."""
+    for line in table:
+        number, _, device, root, point, *rest = line.split(" ")
+        if number == str(mount):
+            kind = rest[rest.index("-") + 1]
+            return Location(kind, device, PurePath(_plain(root), here.relative_to(_plain(point))))
     return Location(UNKNOWN, "", here)
 
 

@@ -85,7 +85,7 @@ def open_state(workspace: Path, root: Path, *, create: bool, named: bool = False
             descent.walk(root, create=create)
             location = locate(descent.fd)
             _require_apart(descent, location, known)
-            host = _sharing_host(descent.path, location, named=named)
+            host = sharing_host(descent.path, location, named=named)
             folder = _open_folder(descent, folder_name(known.path, host), create=create)
             return State(folder, *known, tuple(descent.exposed))
     except OSError as error:
@@ -109,7 +109,11 @@ def _require_apart(descent: Descent, location: Location, workspace: Workspace) -
         raise refused(descent.path, "a place apart from the workspace", "a mount of the same")
 
 
-def _sharing_host(root: Path, location: Location, *, named: bool) -> str | None:
+def sharing_host(root: Path, location: Location, *, named: bool) -> str | None:
+    """Return the host that a folder is keyed by, None where no other host can write.
+
+    Raises ConfigurationError for a shared filesystem that the operator did not name.
+    """
     if not location.shared:
         return None
     if not named:
