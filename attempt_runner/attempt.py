@@ -26,22 +26,15 @@ from bootstrap.prepare import clear_score_paths, not_yet_started
 from bootstrap.seal import seal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from attempt_runner.plan import Inputs, Intent
+    from attempt_runner.start import Task
     from bootstrap.prepare import Ground
     from bootstrap.signals import SignalInbox
     from bootstrap.state import Generation
 
 
-def run_attempt(
-    ground: Ground,
-    generation: Generation,
-    intent: Intent,
-    inputs: Inputs,
-    inbox: SignalInbox,
-    environ: Mapping[str, str],
-) -> Accepted:
+def run_attempt(ground: Ground, generation: Generation, task: Task, inbox: SignalInbox) -> Accepted:
     """Make one attempt under the generation in force and record its decision: steps 6 to 15.
 
     Returns `Accepted` once the accept is durable. Raises RefusalError once the reject is,
@@ -50,7 +43,7 @@ def run_attempt(
     and IntegrityError when our own work failed: then nothing is decided.
     """
     with not_yet_started():
-        trial = start_trial(ground, generation, intent, inputs, inbox, environ)  # 6
+        trial = start_trial(ground, generation, task, inbox)  # 6
     try:
         return _decide(trial)
     except RefusalError as refused:
@@ -64,8 +57,9 @@ def run_attempt(
 
 
 def _decide(trial: Trial) -> Accepted:
-    if trial.identity.agent:
-        _stop_if_asked(run_agent(trial, trial.identity.agent).interrupted)  # 7, 8
+    if trial.identity.agent and trial.enclosures.agent:
+        exited = run_agent(trial, trial.identity.agent, trial.enclosures.agent)  # 7, 8
+        _stop_if_asked(exited.interrupted)
     clear_score_paths(  # 9
         trial.ground,
         trial.identity.generation,
@@ -126,7 +120,7 @@ def _as_the_tier_allows(trial: Trial, error: RunnerError) -> RunnerError:
     another try.
     """
     agent_ran = "agent" in trial.identity.processes
-    if isinstance(error, InterruptedRunError) and agent_ran and not trial.keeps_signals:
+    if isinstance(error, InterruptedRunError) and agent_ran and not trial.enclosures.keeps_signals:
         expected = "an attempt that ran to its end"
         return refusal([Finding("attempt_state", expected, f"aborted: {error.found}")])
     return error

@@ -7,14 +7,25 @@ import re
 import secrets
 import signal
 import time
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from attempt_runner.cells import open_cell
 from attempt_runner.environment import child_environment
 from attempt_runner.evidence import SEALED_DIFF, SEALED_PROMPT
-from attempt_runner.exchange import PRIVATE, furnish
+from attempt_runner.exchange import PRIVATE, furnish, give
 from attempt_runner.gate import refusal
-from bootstrap.errors import Finding, IntegrityError, ProcessesRemainError, UnavailableError
+from attempt_runner.isolate import enclose
+from attempt_runner.status import Start, status_pipe
+from bootstrap.errors import (
+    Finding,
+    IntegrityError,
+    IsolationError,
+    ProcessesRemainError,
+    UnavailableError,
+    shown,
+)
 from bootstrap.files import (
     Directory,
     make_directory,
@@ -28,9 +39,12 @@ from bootstrap.reaper import clear_descendants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from attempt_runner.exchange import Room
+    from attempt_runner.enclosure import Enclosure
+    from attempt_runner.exchange import OwnRoom
+    from attempt_runner.isolate import Room
     from attempt_runner.trial import Trial
     from bootstrap.freeze import FrozenCommand
     from bootstrap.reaper import Cleared
@@ -51,6 +65,8 @@ class Role:
     environment: Mapping[str, str]
     cwd: Path
     timeout: float
+    enclosure: Enclosure
+    room: Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +87,17 @@ def replace_words(argv: tuple[str, ...], words: Mapping[str, str]) -> tuple[str,
     return tuple(pattern.sub(lambda match: words[match[1]], word) for word in argv)
 
 
-def run_agent(trial: Trial, command: FrozenCommand) -> Exit:
+def run_agent(trial: Trial, command: FrozenCommand, enclosure: Enclosure) -> Exit:
     """Run the agent in the workspace, and prove that nothing of it is left: steps 7 and 8.
 
     Raises RefusalError: `processes` if something is left, `agent` for an exit that does not
     count as done. An interrupted agent is the caller's to judge.
     """
     job, workspace = trial.job, trial.ground.workspace.path
-    room = _furnish(trial, "agent", {"prompt": SEALED_PROMPT}, job.agent_home_from)
+    own = _furnish(trial, "agent", {"prompt": SEALED_PROMPT}, job.agent_home_from, enclosure)
     words = {
         "workspace": str(workspace),
-        "prompt": str(room.inputs["prompt"]),
+        "prompt": str(own.inputs["prompt"]),
         "model": trial.identity.model_id,
     }
     told = {"MODEL_ID": words["model"], "PROMPT_FILE": words["prompt"]}
@@ -89,9 +105,11 @@ def run_agent(trial: Trial, command: FrozenCommand) -> Exit:
         name="agent",
         command=command,
         words=words,
-        environment=_environment(trial, room, job.agent_pass_env) | told,
+        environment=_environment(trial, own, job.agent_pass_env) | told,
         cwd=workspace,
         timeout=job.agent_timeout,
+        enclosure=enclosure,
+        room=_reach(enclosure, own),
     )
     exited = _run_role(trial, role)
     if exited.interrupted is None and not _is_done(exited, job.agent_exit_codes):
@@ -109,20 +127,24 @@ def run_scorer(trial: Trial, tree: Path | None) -> Scored:
     if changed := changed_files(trial.identity.scorer):
         raise refusal(changed)
     sealed = {"prompt": SEALED_PROMPT, "diff": SEALED_DIFF}
-    room = _furnish(trial, "scorer", sealed, trial.job.scorer_home_from)
+    enclosure = trial.enclosures.scorer
+    own = _furnish(trial, "scorer", sealed, trial.job.scorer_home_from, enclosure)
     with open_directory_beneath(trial.exchange, "scorer") as parent:
         directory = make_directory(parent, SCORE_DIRECTORY, PRIVATE)
+    give(directory, enclosure.user)
     nonce = secrets.token_hex(16)
     score = directory.path if trial.job.score_file else directory.path / SCORE_NAME
-    words = _scorer_words(trial, room, score, tree)
+    words = _scorer_words(trial, own, score, tree)
     role = Role(
         name="scorer",
         command=trial.identity.scorer,
         words=words,
-        environment=_environment(trial, room, trial.job.scorer_pass_env)
+        environment=_environment(trial, own, trial.job.scorer_pass_env)
         | _scorer_variables(trial, words, nonce),
-        cwd=tree or room.root,
+        cwd=tree or own.root,
         timeout=trial.job.scorer_timeout,
+        enclosure=enclosure,
+        room=_scorer_reach(trial, own, directory.path, tree),
     )
     return Scored(_run_role(trial, role), directory, nonce)
 
@@ -140,10 +162,10 @@ def _is_done(exited: Exit, codes: tuple[int, ...]) -> bool:
     return not exited.timed_out and exited.signal is None and exited.code in codes
 
 
-def _scorer_words(trial: Trial, room: Room, score: Path, tree: Path | None) -> dict[str, str]:
+def _scorer_words(trial: Trial, own: OwnRoom, score: Path, tree: Path | None) -> dict[str, str]:
     words = {
-        "prompt": str(room.inputs["prompt"]),
-        "diff": str(room.inputs["diff"]),
+        "prompt": str(own.inputs["prompt"]),
+        "diff": str(own.inputs["diff"]),
         "score": str(score),
         "model": trial.identity.model_id,
         "generation": trial.identity.generation,
@@ -175,21 +197,47 @@ def _scorer_variables(trial: Trial, words: Mapping[str, str], nonce: str) -> dic
     return variables
 
 
-def _furnish(trial: Trial, name: str, sealed: Mapping[str, str], home_from: Path | None) -> Room:
-    """Make a child's room with copies of files from the attempt's own directory."""
+def _reach(enclosure: Enclosure, own: OwnRoom) -> Room:
+    """Return what a child may touch, with what was made for this attempt."""
+    room = enclosure.room
+    return replace(
+        room,
+        writable=(*room.writable, own.home, own.tmp),
+        readable=(*room.readable, own.root),
+    )
+
+
+def _scorer_reach(trial: Trial, own: OwnRoom, score: Path, tree: Path | None) -> Room:
+    room = _reach(trial.enclosures.scorer, own)
+    writable, readable = (*room.writable, score), room.readable
+    if tree is not None and trial.job.tree_writable:
+        writable = (*writable, tree)
+    elif tree is not None:
+        readable = (*readable, tree)
+    return replace(room, writable=writable, readable=readable)
+
+
+def _furnish(
+    trial: Trial,
+    name: str,
+    sealed: Mapping[str, str],
+    home_from: Path | None,
+    enclosure: Enclosure,
+) -> OwnRoom:
+    """Make a child's own room with copies of files from the attempt's directory."""
     opened: dict[str, int] = {}
     try:
         for file, source in sealed.items():
             opened[file] = open_regular(trial.directory, source)
-        return furnish(trial.exchange, name, opened, home_from)
+        return furnish(trial.exchange, name, opened, home_from, enclosure.user)
     finally:
         for fd in opened.values():
             os.close(fd)
 
 
-def _environment(trial: Trial, room: Room, passed: tuple[str, ...]) -> dict[str, str]:
+def _environment(trial: Trial, own: OwnRoom, passed: tuple[str, ...]) -> dict[str, str]:
     path = search_path(trial.job.path_add)
-    return child_environment(trial.environ, passed, path=path, home=room.home, tmp=room.tmp)
+    return child_environment(trial.environ, passed, path=path, home=own.home, tmp=own.tmp)
 
 
 def _run_role(trial: Trial, role: Role) -> Exit:
@@ -198,17 +246,9 @@ def _run_role(trial: Trial, role: Role) -> Exit:
     A scorer that finds no room after an agent ran is an IntegrityError: an agent that fills
     the machine must not buy another try.
     """
-    child = Child(
-        argv=replace_words(role.command.argv, role.words),
-        cwd=role.cwd,
-        env={**role.environment, MARKER_VARIABLE: trial.identity.marker},
-        output=_open_output(trial, f"{role.name}.log"),
-    )
-    limits = Limits(role.timeout, trial.job.grace, OUTPUT_LIMIT)
+    output = _open_output(trial, f"{role.name}.log")
     try:
-        exited = run_child(
-            child, limits, trial.inbox, lambda process: trial.remember_process(role.name, process)
-        )
+        exited, start = _run_enclosed(trial, role, output)
     except UnavailableError as error:
         if "agent" not in trial.identity.processes:
             raise
@@ -216,10 +256,14 @@ def _run_role(trial: Trial, role: Role) -> Exit:
             error.what, expected=error.expected, found=error.found, remedy="hold the machine"
         ) from error
     finally:
-        os.close(child.output)
-        cleared = _clear(role.name)
+        os.close(output)
+        cleared, left = _clear(role)
     if role.name not in trial.identity.processes:  # a signal came before its start
         return exited
+    if start.proof == "no":
+        raise _not_enclosed(role, start)
+    if start.proof == "unknown":
+        exited = replace(exited, code=None)
     trial.log(
         f"{role.name}_exited",
         code=exited.code,
@@ -228,15 +272,58 @@ def _run_role(trial: Trial, role: Role) -> Exit:
         output_bytes=exited.output_bytes,
         truncated=exited.truncated,
     )
-    trial.log("processes_cleared", after=role.name, found=cleared.found, level=cleared.level)
+    trial.log(
+        "processes_cleared",
+        after=role.name,
+        found=cleared.found,
+        left=list(map(shown, left)),
+        level=role.enclosure.isolation.cleanup,
+    )
     return exited
 
 
-def _clear(name: str) -> Cleared:
+def _run_enclosed(trial: Trial, role: Role, output: int) -> tuple[Exit, Start]:
+    argv = replace_words(role.command.argv, role.words)
+    limits = Limits(role.timeout, trial.job.grace, OUTPUT_LIMIT)
+    with _cell(role.enclosure) as cell, status_pipe() as status:
+        room = replace(role.room, cgroup=cell)
+        launch = enclose(role.enclosure.isolation, room, argv, status.ends)
+        child = Child(
+            argv=launch.argv,
+            cwd=role.cwd,
+            env={**role.environment, MARKER_VARIABLE: trial.identity.marker},
+            output=output,
+            pass_fds=launch.pass_fds,
+        )
+        exited = run_child(
+            child, limits, trial.inbox, lambda process: trial.remember_process(role.name, process)
+        )
+        # Whoever was stopped from outside had no chance to report.
+        if exited.interrupted is not None or exited.timed_out:
+            return exited, Start("yes")
+        return exited, status.outcome(launch, exited.code)
+
+
+def _cell(enclosure: Enclosure) -> AbstractContextManager[Path | None]:
+    return nullcontext() if enclosure.isolation.tier == "none" else open_cell()
+
+
+def _not_enclosed(role: Role, start: Start) -> IsolationError:
+    return IsolationError(
+        f"isolation: {role.enclosure.isolation.tier}",
+        expected=f"the {role.name} to be started in it",
+        found=start.cause,
+        remedy="see `attempt-runner doctor`",
+    )
+
+
+def _clear(role: Role) -> tuple[Cleared, tuple[str, ...]]:
+    """Kill what is left of a child, and remove what its user left: step 8."""
     try:
-        return clear_descendants(time.monotonic() + CLEAR_SECONDS)
+        cleared = clear_descendants(time.monotonic() + CLEAR_SECONDS)
+        return cleared, role.enclosure.tenant.clear() if role.enclosure.tenant else ()
     except ProcessesRemainError as error:
-        found = Finding("processes", f"nothing of the {name} left", error.found)
+        found = Finding("processes", f"nothing of the {role.name} left", error.found)
         raise refusal([found]) from error
 
 

@@ -21,14 +21,16 @@ from bootstrap.wipe import remove_tree
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from attempt_runner.isolate import User
+
 PREFIX: Final = "attempt-exchange-"
 PASS_THROUGH: Final = 0o711
 PRIVATE: Final = 0o700
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """One child's own directories: a fresh HOME and TMPDIR, and its read-only inputs by name."""
+class OwnRoom:
+    """What is made for one child alone: a fresh HOME and TMPDIR, and read-only inputs by name."""
 
     root: Path
     home: Path
@@ -54,27 +56,42 @@ def make_exchange(scratch: Path) -> Directory:
 
 
 def furnish(
-    exchange: Directory, name: str, inputs: Mapping[str, int], home_from: Path | None
-) -> Room:
+    exchange: Directory,
+    name: str,
+    inputs: Mapping[str, int],
+    home_from: Path | None,
+    user: User | None,
+) -> OwnRoom:
     """Make one child's room: HOME, TMPDIR and a read-only copy of each open input file.
 
-    `home_from` is the operator's directory, copied with its links as links. Raises
-    ConfigurationError if it cannot be copied, StorageError or OSError if ours cannot be made.
+    `home_from` is the operator's directory, copied with its links as links. HOME and TMPDIR
+    are given to `user`. Raises ConfigurationError if it cannot be copied, StorageError or
+    OSError if ours cannot be made.
     """
     with make_directory(exchange, name, PASS_THROUGH) as room:
         for directory in ("home", "tmp"):
-            make_directory(room, directory, PRIVATE).close()
+            with make_directory(room, directory, PRIVATE) as made:
+                give(made, user)
         for file, source in inputs.items():
             seal(source, room, file)
         if home_from:
-            _copy_home(home_from, room.path / "home")
+            _copy_home(home_from, room.path / "home", user)
         copies = {file: room.path / file for file in inputs}
-        return Room(room.path, room.path / "home", room.path / "tmp", copies)
+        return OwnRoom(room.path, room.path / "home", room.path / "tmp", copies)
 
 
-def _copy_home(source: Path, target: Path) -> None:
+def give(directory: Directory, user: User | None) -> None:
+    """Give a directory of ours to the user that a child runs as. Raises OSError."""
+    if user is not None:
+        os.fchown(directory.fd, *user)
+
+
+def _copy_home(source: Path, target: Path, user: User | None) -> None:
     try:
         shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+        if user is not None:
+            for path in target.rglob("*"):
+                os.chown(path, *user, follow_symlinks=False)
     except (OSError, shutil.Error) as error:
         raise ConfigurationError(
             f"home directory {source}",

@@ -26,7 +26,7 @@ class JobFile:
     """A configuration file as it was read: raw values by field name, and what to bind it by."""
 
     values: Mapping[str, object]
-    directory: Path
+    path: Path
     sha256: str
 
 
@@ -44,7 +44,7 @@ def read_job_file(path: Path, workspace: Path | None) -> JobFile:
     inner = values.get("workspace")
     if isinstance(inner, str):
         _require_outside(path, path.parent / inner)
-    return JobFile(values, path.parent, hashlib.sha256(data).hexdigest())
+    return JobFile(values, path, hashlib.sha256(data).hexdigest())
 
 
 def _require_outside(path: Path, workspace: Path) -> None:

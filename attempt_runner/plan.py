@@ -15,7 +15,6 @@ from attempt_runner.resolve import split_command
 from attempt_runner.scores.read import check_rules
 from attempt_runner.scores.score import ScoreRules
 from attempt_runner.scores.thresholds import parse_threshold
-from attempt_runner.settings import Job
 from bootstrap.errors import ConfigurationError, UsageError, shown
 from bootstrap.freeze import FrozenCommand, freeze_command, search_path
 from bootstrap.live import LivePath, place
@@ -25,6 +24,8 @@ from bootstrap.wipe import check_score_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from attempt_runner.settings import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ def intend(job: Job, caller: Caller) -> Intent:
     _check_apart(job, workspace)
     check_rules(job.score_format, score_rules(job, nonce=None, attempt_id=None))
     _check_score_files(job)
+    _check_switches(job)
     check_passed("agent-pass-env", job.agent_pass_env)
     check_passed("scorer-pass-env", job.scorer_pass_env)
     return Intent(
@@ -185,6 +187,14 @@ def _check_apart(job: Job, workspace: Path) -> None:
             found="one that the agent can write",
             remedy="keep a trusted clone elsewhere and name it with --base",
         )
+
+
+def _check_switches(job: Job) -> None:
+    for name, given in (("agent", job.agent_network), ("scorer", job.scorer_network)):
+        if given not in ("on", "off"):
+            raise UsageError(
+                f"--{name}-network", expected="on or off", found=shown(given), remedy="correct it"
+            )
 
 
 def _check_score_files(job: Job) -> None:

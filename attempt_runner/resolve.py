@@ -22,7 +22,7 @@ def resolve(
     config: Mapping[str, object],
     *,
     cwd: Path,
-    config_dir: Path | None = None,
+    config_path: Path | None = None,
     config_sha256: str | None = None,
 ) -> Job:
     """Join flags over configuration over defaults into one Job.
@@ -36,10 +36,10 @@ def resolve(
         if (given := flags.get(item.name)) is not None:
             values[item.name] = _convert(item, given, cwd)
         elif (given := config.get(item.name)) is not None:
-            values[item.name] = _convert(item, given, config_dir or cwd)
+            values[item.name] = _convert(item, given, config_path.parent if config_path else cwd)
         elif item.default is MISSING:
             raise _missing(item.name)
-    return Job(**values, config_sha256=config_sha256)
+    return Job(**values, config_path=config_path, config_sha256=config_sha256)
 
 
 def _missing(name: str) -> UsageError:

@@ -111,6 +111,42 @@ class Job:
             metavar="TIER",
         ),
     )
+    allow_write: tuple[Path, ...] = field(
+        default=(),
+        metadata=_about(
+            "job",
+            "Path that agent and scorer may write, too. Repeatable.",
+            stage="attempt",
+            metavar="PATH",
+        ),
+    )
+    allow_device: tuple[Path, ...] = field(
+        default=(),
+        metadata=_about(
+            "job",
+            "Device that agent and scorer may use, such as a GPU. Repeatable.",
+            stage="attempt",
+            metavar="PATH",
+        ),
+    )
+    allow_socket: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(
+            "job",
+            "Control socket that may be in the children's reach. Repeatable.",
+            stage="attempt",
+            metavar="PATH",
+        ),
+    )
+    user_pool: str | None = field(
+        default=None,
+        metadata=_about(
+            "job",
+            "Users A-B of which agent and scorer get a free one each (root only).",
+            stage="attempt",
+            metavar="A-B",
+        ),
+    )
     require: tuple[str, ...] = field(
         default=(),
         metadata=_about(
@@ -162,6 +198,24 @@ class Job:
             "Exit codes of the agent that count as done, separated by commas.",
             stage="attempt",
             metavar="CODES",
+        ),
+    )
+    agent_user: str | None = field(
+        default=None,
+        metadata=_about(
+            "agent",
+            "User that the agent runs as (root only): a name or number.",
+            stage="attempt",
+            metavar="USER",
+        ),
+    )
+    agent_network: str = field(
+        default="on",
+        metadata=_about(
+            "agent",
+            "Whether the agent has the network: on or off.",
+            stage="attempt",
+            metavar="on|off",
         ),
     )
     agent_pass_env: tuple[str, ...] = field(
@@ -249,6 +303,24 @@ class Job:
             metavar="SECONDS",
         ),
     )
+    scorer_user: str | None = field(
+        default=None,
+        metadata=_about(
+            "scorer",
+            "User that the scorer runs as (root only): a name or number.",
+            stage="attempt",
+            metavar="USER",
+        ),
+    )
+    scorer_network: str = field(
+        default="on",
+        metadata=_about(
+            "scorer",
+            "Whether the scorer has the network: on or off.",
+            stage="attempt",
+            metavar="on|off",
+        ),
+    )
     scorer_pass_env: tuple[str, ...] = field(
         default=(),
         metadata=_about(
@@ -291,7 +363,9 @@ class Job:
             stage="attempt",
         ),
     )
-    config_sha256: str | None = None  # of the job.toml that was read; no setting of its own
+    # The job.toml that was read, if any: no settings of their own.
+    config_path: Path | None = None
+    config_sha256: str | None = None
 
 
 def settings(*stages: Stage) -> tuple[Field[Any], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from bootstrap.state import boot_id, create_attempt, mint_id
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from attempt_runner.enclosure import Enclosures
     from attempt_runner.plan import Inputs, Intent
     from attempt_runner.settings import Job
     from bootstrap.prepare import Ground
@@ -30,37 +32,41 @@ if TYPE_CHECKING:
     from bootstrap.state import Generation
 
 
-def start_trial(
-    ground: Ground,
-    generation: Generation,
-    intent: Intent,
-    inputs: Inputs,
-    inbox: SignalInbox,
-    environ: Mapping[str, str],
-) -> Trial:
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one attempt is asked to do: the job, its inputs, its walls, the caller's environment."""
+
+    intent: Intent
+    inputs: Inputs
+    enclosures: Enclosures
+    environ: Mapping[str, str]
+
+
+def start_trial(ground: Ground, generation: Generation, task: Task, inbox: SignalInbox) -> Trial:
     """Mint the attempt's id, create its directory exclusively, freeze and log who it is: step 6.
 
     Raises ConfigurationError, StorageError, TamperedStateError, or RefusalError where the
     generation has had its decided attempt or froze other inputs.
     """
+    intent, inputs = task.intent, task.inputs
     with ExitStack() as undo:
         exchange = make_exchange(intent.scratch)
         undo.callback(remove_exchange, exchange)
         attempt_id = mint_id("att", datetime.now(UTC))
         directory = undo.enter_context(create_attempt(ground.state, attempt_id))
-        identity = _identity(ground, generation, intent, inputs, attempt_id, exchange)
+        identity = _identity(ground, generation, task, attempt_id, exchange)
         trial = Trial(
             ground=ground,
             job=intent.job,
             inputs=inputs,
             inbox=inbox,
-            environ=environ,
+            environ=task.environ,
             directory=directory,
             exchange=exchange,
             identity=identity,
             score_paths=intent.score_paths,
             requirements=parse_requirements(intent.job.require),
-            keeps_signals=False,
+            enclosures=task.enclosures,
             sealed={"prompt_sha256": _seal_prompt(ground, generation, inputs, directory)},
         )
         write_identity(directory, identity)
@@ -72,11 +78,11 @@ def start_trial(
 def _identity(
     ground: Ground,
     generation: Generation,
-    intent: Intent,
-    inputs: Inputs,
+    task: Task,
     attempt_id: str,
     exchange: Directory,
 ) -> AttemptIdentity:
+    intent, inputs = task.intent, task.inputs
     return AttemptIdentity(
         attempt_id=attempt_id,
         generation=generation.generation,
@@ -90,7 +96,7 @@ def _identity(
         scorer=inputs.scorer,
         score_format=intent.job.score_format,
         scored=_scored(intent.job),
-        isolation={"tier": "none"},
+        isolation=task.enclosures.as_evidence(),
         marker=secrets.token_hex(16),
         exchange=exchange.path,
         boot_id=boot_id(),

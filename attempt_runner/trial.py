@@ -15,6 +15,7 @@ from bootstrap.identity import write_identity
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from attempt_runner.enclosure import Enclosures
     from attempt_runner.gate import Accepted
     from attempt_runner.plan import Inputs
     from attempt_runner.settings import Job
@@ -35,8 +36,7 @@ class Trial:
     """What the steps of one attempt share.
 
     Two things grow: processes join `identity`, and sealing fills `sealed` with the digests
-    `diff_sha256` and `prompt_sha256`. `keeps_signals` says that the tier keeps the agent's
-    signals from us.
+    `diff_sha256` and `prompt_sha256`.
     """
 
     ground: Ground
@@ -49,7 +49,7 @@ class Trial:
     identity: AttemptIdentity
     score_paths: ScorePaths
     requirements: Mapping[str, str | None]
-    keeps_signals: bool
+    enclosures: Enclosures
     sealed: dict[str, str]
 
     def log(self, event: str, /, **fields: object) -> Record:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from attempt_runner.attempt import run_attempt
 from attempt_runner.cli.flags import job_command
 from attempt_runner.cli.jobs import announce_isolation, caller, claims_of, read_intent
 from attempt_runner.cli.output import complain, write_result
+from attempt_runner.enclosure import enclose_children
 from attempt_runner.resume import resume
+from attempt_runner.start import Task
 from bootstrap.prepare import hold_workspace
 from bootstrap.reaper import guard_runner
 
@@ -30,13 +33,18 @@ def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]
     intent = read_intent(config, flags, who)
     guard_runner()
     announce_isolation(intent)
-    with hold_workspace(
-        intent.workspace, intent.root, wait=intent.job.wait, inbox=ctx.obj, create=False
-    ) as ground:
-        resumed = resume(ground, intent, claims_of(who.environ))
-        accepted = run_attempt(
-            ground, resumed.generation, resumed.intent, resumed.inputs, ctx.obj, who.environ
+    with ExitStack() as held:
+        ground = held.enter_context(
+            hold_workspace(
+                intent.workspace, intent.root, wait=intent.job.wait, inbox=ctx.obj, create=False
+            )
         )
+        resumed = resume(ground, intent, claims_of(who.environ))
+        enclosures = enclose_children(
+            resumed.intent, resumed.inputs, ground.state, who.environ, held
+        )
+        task = Task(resumed.intent, resumed.inputs, enclosures, who.environ)
+        accepted = run_attempt(ground, resumed.generation, task, ctx.obj)
     write_result("accept\n")
     complain(f"accepted {accepted.attempt_id} in {ground.state.directory.path}")
     return 0

@@ -36,9 +36,7 @@ def read_intent(config: Path | None, flags: Mapping[str, object], who: Caller) -
 
     workspace = flags.get("workspace")
     file = read_job_file(Path(os.path.abspath(config)), Path(str(workspace)) if workspace else None)
-    job = resolve(
-        flags, file.values, cwd=who.cwd, config_dir=file.directory, config_sha256=file.sha256
-    )
+    job = resolve(flags, file.values, cwd=who.cwd, config_path=file.path, config_sha256=file.sha256)
     return intend(job, who)
 
 

@@ -9,8 +9,10 @@ from attempt_runner.attempt import run_attempt
 from attempt_runner.cli.flags import job_command
 from attempt_runner.cli.jobs import announce_isolation, caller, read_intent
 from attempt_runner.cli.output import complain, write_result
+from attempt_runner.enclosure import enclose_children
 from attempt_runner.plan import plan_of, require_inputs
 from attempt_runner.resolve import frozen_model
+from attempt_runner.start import Task
 from bootstrap.prepare import hold_workspace, not_yet_started, prepare
 from bootstrap.reaper import guard_runner
 
@@ -38,8 +40,10 @@ def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]
             ground = held.enter_context(
                 hold_workspace(intent.workspace, intent.root, wait=intent.job.wait, inbox=ctx.obj)
             )
+            enclosures = enclose_children(intent, inputs, ground.state, who.environ, held)
             generation = prepare(ground, plan_of(intent, model), dict)
-        accepted = run_attempt(ground, generation, intent, inputs, ctx.obj, who.environ)
+        task = Task(intent, inputs, enclosures, who.environ)
+        accepted = run_attempt(ground, generation, task, ctx.obj)
     write_result("accept\n")
     complain(f"accepted {accepted.attempt_id} in {ground.state.directory.path}")
     return 0

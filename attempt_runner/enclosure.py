@@ -1,0 +1,164 @@
+"""How the children of an attempt are confined: tiers chosen, users held, before anything starts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attempt_runner.isolate import PROMISES, Isolation, Promise, Room, User, evidence_of
+from attempt_runner.layout import check_apart, check_guarded, check_single_links
+from attempt_runner.probe import choose
+from attempt_runner.tryout import Ground
+from attempt_runner.users import Tenancy, hold_user, parse_pool, resolve_user
+from bootstrap.errors import ConfigurationError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from contextlib import ExitStack
+
+    from attempt_runner.plan import Inputs, Intent
+    from attempt_runner.settings import Job
+    from bootstrap.freeze import FrozenCommand
+    from bootstrap.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """One child's confinement: its tier, its room without what is made for the attempt.
+
+    `tenant` is the user that the job holds for it, None where it shares the runner's.
+    """
+
+    isolation: Isolation
+    room: Room
+    tenant: Tenancy | None
+
+    @property
+    def user(self) -> User | None:
+        """The user that the child runs as, None for the runner's own."""
+        return self.tenant.user if self.tenant else None
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosures:
+    """The confinement of both children. `writable_inputs` is what `none` left in their reach."""
+
+    agent: Enclosure | None
+    scorer: Enclosure
+    writable_inputs: tuple[Path, ...]
+
+    @property
+    def keeps_signals(self) -> bool:
+        """Tell whether the agent's tier keeps its signals from the runner."""
+        return self.agent is None or self.agent.isolation.promises.get("signals", False)
+
+    def as_evidence(self) -> dict[str, object]:
+        """Return what the attempt records, by the names that `--require` knows."""
+        agent = self.agent.isolation if self.agent else None
+        found: dict[str, object] = dict(evidence_of(agent, self.scorer.isolation))
+        if self.writable_inputs:
+            found["writable_inputs"] = [
+                os.fsencode(path).decode("ascii", "backslashreplace")
+                for path in self.writable_inputs
+            ]
+        return found
+
+
+def enclose_children(
+    intent: Intent, inputs: Inputs, state: State, environ: Mapping[str, str], held: ExitStack
+) -> Enclosures:
+    """Choose and probe the tier of each child, and hold its user until `held` is closed.
+
+    Starts canaries from this thread, which must be the main one; nothing of the agent's runs
+    yet. Raises IsolationError or ConfigurationError (78), LockHeldError (75) for a user in
+    use, IntegrityError (77) for what an earlier job left of one.
+    """
+    job = intent.job
+    root = state.directory.path.parent
+    check_single_links(state.directory.path)
+    ground = Ground(
+        state_root=root,
+        scratch=Path(os.path.realpath(intent.scratch)),
+        environ=environ,
+        allowed_sockets=job.allow_socket,
+    )
+    agent = None
+    if intent.agent:
+        room = _room(job, root, intent.agent, job.agent_network, (intent.workspace,))
+        tenant = _hold(held, job, job.agent_user, (intent.workspace, *room.writable), "agent")
+        agent = _enclose(job, room, tenant, ground)
+    room = _room(job, root, inputs.scorer, job.scorer_network, ())
+    tenant = _hold(held, job, job.scorer_user, (intent.workspace, *room.writable), "scorer")
+    scorer = _enclose(job, room, tenant, ground, like=agent)
+    return Enclosures(agent, scorer, _check_reach(intent, inputs, root, agent, scorer))
+
+
+def _room(
+    job: Job, root: Path, command: FrozenCommand, network: str, writable: tuple[Path, ...]
+) -> Room:
+    allowed = tuple(Path(os.path.realpath(path)) for path in job.allow_write)
+    return Room(
+        writable=(*writable, *allowed),
+        readable=tuple(Path(os.path.realpath(path)) for path in command.files),
+        hidden=(root,),
+        devices=job.allow_device,
+        network=network == "on",
+    )
+
+
+def _hold(
+    held: ExitStack, job: Job, named: str | None, keep: Iterable[Path], role: str
+) -> Tenancy | None:
+    if named and job.user_pool:
+        raise UsageError(
+            f"--{role}-user", expected="it or --user-pool", found="both", remedy="leave one out"
+        )
+    if named:
+        return held.enter_context(hold_user([resolve_user(named)], keep))
+    if job.user_pool:
+        return held.enter_context(hold_user(parse_pool(job.user_pool), keep))
+    return None
+
+
+def _enclose(
+    job: Job, room: Room, tenant: Tenancy | None, ground: Ground, like: Enclosure | None = None
+) -> Enclosure:
+    user = tenant.user if tenant else None
+    room = replace(room, user=user)
+    # One probe serves both children where nothing that a tier depends on differs.
+    if like and like.user == user and like.room.network == room.network:
+        return Enclosure(like.isolation, room, tenant)
+    return Enclosure(choose(job.isolation, room, ground, _required(job)), room, tenant)
+
+
+def _required(job: Job) -> frozenset[Promise]:
+    demanded = {word.partition("=")[0] for word in job.require}
+    return frozenset(promise for promise in PROMISES if promise in demanded)
+
+
+def _check_reach(
+    intent: Intent,
+    inputs: Inputs,
+    root: Path,
+    agent: Enclosure | None,
+    scorer: Enclosure,
+) -> tuple[Path, ...]:
+    """Refuse what judges a child in the reach of one; under `none`, return it."""
+    if agent and agent.user and agent.user == scorer.user:
+        raise ConfigurationError(
+            "--scorer-user",
+            expected="another user than the agent's",
+            found=f"uid {agent.user.uid} for both",
+            remedy="name two users, so that what the agent leaves cannot touch the score",
+        )
+    judged = [inputs.prompt.path, *map(Path, inputs.scorer.files)]
+    if intent.job.config_path:
+        judged.append(intent.job.config_path)
+    found: list[Path] = []
+    for child in filter(None, (agent, scorer)):
+        check_apart(root, child.room.writable)
+        tier = child.isolation.tier
+        found.extend(check_guarded(tier, judged, child.room.writable, child.user))
+    return tuple(dict.fromkeys(found))
