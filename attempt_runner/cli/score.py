@@ -29,7 +29,9 @@ def command(
     *,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="Score file; exit-code has none.", show_default=False),
+        typer.Argument(
+            metavar="FILE", help="Score file; exit-code reads none.", show_default=False
+        ),
     ] = None,
     score_format: Annotated[
         str, typer.Option("--score-format", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.")
@@ -63,11 +65,10 @@ def command(
     )
     check_rules(score_format, rules)
     form = TABLE[score_format]
+    if form.module and not file:
+        raise UsageError("FILE", expected="a score file", found="none", remedy="name one")
     if form.warning:
         complain(form.warning)
-    if bool(form.module) != bool(file):
-        expected = "a score file" if form.module else "no file: it has none"
-        raise UsageError("FILE", expected=expected, found=str(file), remedy="correct it")
     score = _score(score_format, file, exit_code, rules)
     write_result(_as_json(score) if as_json else _as_text(score))
     return 0 if score.verdict == "pass" else 1
@@ -75,7 +76,7 @@ def command(
 
 def _score(name: str, file: Path | None, exit_code: int | None, rules: ScoreRules) -> Score:
     try:
-        files = [(str(file), _read(file))] if file else []
+        files = [(str(file), _read(file))] if file and TABLE[name].module else []
     except (UnsafeFileError, OSError) as error:
         return Score(verdict="error", source_sha256="", cause=str(error))
     return read_score(name, files, exit_code, rules)
