@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from bootstrap.bind_receipt import MAX_RECEIPT_BYTES
 from bootstrap.errors import UnsafeFileError
 from bootstrap.files import open_regular, read_regular
-from bootstrap.identity import AttemptIdentity, read_identity
+from bootstrap.identity import FrozenAttempt, read_identity
 from bootstrap.joblog import Record, read_segment
 from bootstrap.live import LivePath, open_live
 from bootstrap.seal import digest_fd
-from bootstrap.state import Generation, State, open_attempt, read_generation
+from bootstrap.state import State, open_attempt, read_generation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,12 +40,13 @@ FileDigest = str | FileFault  # lower-case hexadecimal sha256, or why there is n
 class Evidence:
     """All that the gate compares, as it was read. None of it is accepted yet.
 
-    `in_force` is the generation of now, and `segment` its part of the job log, the chain
-    verified from the head. `live_diff` is None where the runner captured the change itself.
+    `in_force` is the token of the generation of now, None before the first, and `segment` its
+    part of the job log, the chain verified from the head. `live_diff` is None where the runner
+    captured the change itself.
     """
 
-    identity: AttemptIdentity
-    in_force: Generation | None
+    identity: FrozenAttempt
+    in_force: str | None
     segment: tuple[Record, ...]
     receipt: bytes | FileFault
     sealed_diff: FileDigest
@@ -74,11 +75,12 @@ def load_evidence(
     """
     with open_attempt(state, attempt_id) as directory:
         identity = read_identity(directory, attempt_id)
+        generation = read_generation(state)
         diff = live_diff or identity.diff
         prompt = live_prompt or identity.prompt
         return Evidence(
             identity=identity,
-            in_force=read_generation(state),
+            in_force=generation.generation if generation else None,
             segment=read_segment(state.directory, None),
             receipt=_read_receipt(directory),
             sealed_diff=_digest_sealed(directory, SEALED_DIFF),

@@ -56,6 +56,7 @@ class Accepted:
     attempt_id: str
     receipt: Receipt
     receipt_sha256: str
+    evidence: Evidence
 
 
 def judge_evidence(
@@ -69,7 +70,7 @@ def judge_evidence(
     3. The sealed copies, and the workspace's path, are those of the attempt's start.
     4. The log names this attempt once, with this model and this receipt.
     5. The attempt's state allows an accept; one of an earlier generation's does not.
-    6. The caller's own claims about model and generation are the attempt's.
+    6. The caller's own claims about model, generation and attempt id are the attempt's.
     7. Every requirement is in the attempt's recorded evidence.
 
     `requirements` maps a name to the value it must have, or to None where a true value will
@@ -77,19 +78,18 @@ def judge_evidence(
     """
     receipt, findings = _check_receipt(evidence)  # 1
     findings += _check_live(evidence)  # 2
-    if _is_in_force(evidence):
+    if evidence.in_force == evidence.identity.generation:
         findings += _check_seals(evidence)  # 3
         findings += _check_log(evidence)  # 4
         findings += _check_state(evidence, stage)  # 5
     else:
         findings.append(Finding("attempt_state", "the generation in force", "an earlier one"))
-    frozen = evidence.identity
-    findings += compare_claims(evidence.claims, frozen.model_id, frozen.generation)  # 6
+    findings += compare_claims(evidence.claims, _claimable(evidence))  # 6
     findings += _check_requirements(evidence, requirements)  # 7
     if findings or receipt is None or isinstance(evidence.receipt, FileFault):
         raise refusal(findings)
     digest = hashlib.sha256(evidence.receipt).hexdigest()
-    return Accepted(evidence.identity.attempt_id, receipt, digest)
+    return Accepted(evidence.identity.attempt_id, receipt, digest, evidence)
 
 
 def refusal(findings: Iterable[Finding]) -> RefusalError:
@@ -192,11 +192,6 @@ def _check_log(evidence: Evidence) -> list[Finding]:
     return findings
 
 
-def _is_in_force(evidence: Evidence) -> bool:
-    in_force = evidence.in_force
-    return in_force is not None and in_force.generation == evidence.identity.generation
-
-
 def _check_state(evidence: Evidence, stage: Stage) -> list[Finding]:
     attempt_id = evidence.identity.attempt_id
     events = [record.event for record in _of_attempt(evidence.segment, attempt_id)]
@@ -209,14 +204,22 @@ def _check_state(evidence: Evidence, stage: Stage) -> list[Finding]:
     return []
 
 
-def compare_claims(claims: Mapping[str, str], model_id: str, generation: str) -> list[Finding]:
-    """Compare what an environment claims, by field name, with what was frozen."""
-    bound = {"model_id": model_id, "workspace_generation": generation}
+def compare_claims(claims: Mapping[str, str], bound: Mapping[str, str]) -> list[Finding]:
+    """Compare what a caller claims, by field name, with what was frozen."""
     return [
         Finding(field, bound[field], shown(claimed) or "an empty value")
         for field, claimed in claims.items()
         if claimed != bound[field]
     ]
+
+
+def _claimable(evidence: Evidence) -> dict[str, str]:
+    identity = evidence.identity
+    return {
+        "model_id": identity.model_id,
+        "workspace_generation": identity.generation,
+        "attempt_id": identity.attempt_id,
+    }
 
 
 def _check_requirements(

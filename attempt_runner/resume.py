@@ -51,7 +51,7 @@ def resume(ground: Ground, intent: Intent, claims: Mapping[str, str]) -> Resumed
     _require_same_config(generation, intent)
     findings = [
         *_decided(segment, generation.generation),
-        *compare_claims(claims, generation.frozen.model_id, generation.generation),
+        *compare_claims(claims, _claimable(generation)),
         *_scorer_findings(generation, intent),
     ]
     if findings:
@@ -64,6 +64,13 @@ def resume(ground: Ground, intent: Intent, claims: Mapping[str, str]) -> Resumed
         )
         raise refused
     return Resumed(generation, replace(intent, score_paths=score_paths), inputs)
+
+
+def _claimable(generation: Generation) -> dict[str, str]:
+    return {
+        "model_id": generation.frozen.model_id,
+        "workspace_generation": generation.generation,
+    }
 
 
 def _wiped_paths(segment: tuple[Record, ...]) -> ScorePaths:

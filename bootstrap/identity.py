@@ -23,27 +23,36 @@ MAX_BYTES: Final = 1024 * 1024  # argv and digests; a command line is at most 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptIdentity:
-    """Who an attempt is, frozen before anything of the agent's or scorer's runs.
+class FrozenAttempt:
+    """What an attempt was frozen to, as far as it means something on every host.
 
-    `diff` is None where the runner captures the change itself. `isolation` is evidence for
-    people and for `gate --require`. `processes` maps runner, agent and scorer to what was
-    started, and grows as they start; nothing else changes after the first write.
+    `isolation` is evidence for people and for `gate --require`.
     """
 
     attempt_id: str
     generation: str
     model_id: str
-    workspace: Path
     workspace_device: int
     workspace_inode: int
-    diff: LivePath | None
-    prompt: LivePath
-    agent: FrozenCommand | None
     scorer: FrozenCommand
     score_format: str
     scored: str
     isolation: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptIdentity(FrozenAttempt):
+    """Who an attempt is, frozen before anything of the agent's or scorer's runs.
+
+    `diff` is None where the runner captures the change itself. `processes` maps runner, agent
+    and scorer to what was started, and grows as they start; nothing else changes after the
+    first write.
+    """
+
+    workspace: Path
+    diff: LivePath | None
+    prompt: LivePath
+    agent: FrozenCommand | None
     marker: str
     exchange: Path
     boot_id: str | None
@@ -52,27 +61,18 @@ class AttemptIdentity:
 
 def write_identity(directory: Directory, identity: AttemptIdentity) -> None:
     """Put attempt.json in place of what stood there, durably. Raises StorageError."""
-    document = {
-        "attempt_id": identity.attempt_id,
+    document = frozen_to_json(identity) | {
         "attempt_version": VERSION,
         "agent": command_to_json(identity.agent) if identity.agent else None,
         "boot_id": identity.boot_id,
         "diff": _live_to_json(identity.diff) if identity.diff else None,
         "exchange": path_to_json(identity.exchange),
-        "generation": identity.generation,
-        "isolation": dict(identity.isolation),
         "marker": identity.marker,
-        "model_id": identity.model_id,
         "processes": {
             name: [process.pid, process.start_ticks] for name, process in identity.processes.items()
         },
         "prompt": _live_to_json(identity.prompt),
-        "score_format": identity.score_format,
-        "scored": identity.scored,
-        "scorer": command_to_json(identity.scorer),
         "workspace": path_to_json(identity.workspace),
-        "workspace_device": identity.workspace_device,
-        "workspace_inode": identity.workspace_inode,
     }
     data = json.dumps(document, indent=2, sort_keys=True) + "\n"
     write_replacing(directory, NAME, data.encode("ascii"))
@@ -109,19 +109,11 @@ def _from_json(document: Any, attempt_id: str) -> AttemptIdentity:
     if document["attempt_id"] != attempt_id:
         raise ValueError("the identity of another attempt")
     return AttemptIdentity(
-        attempt_id=attempt_id,
-        generation=_text(document["generation"]),
-        model_id=_text(document["model_id"]),
+        **_frozen_fields(document),
         workspace=_path(document["workspace"]),
-        workspace_device=_number(document["workspace_device"]),
-        workspace_inode=_number(document["workspace_inode"]),
         diff=_live(document["diff"]) if document["diff"] is not None else None,
         prompt=_live(document["prompt"]),
         agent=command_from_json(document["agent"]) if document["agent"] is not None else None,
-        scorer=command_from_json(document["scorer"]),
-        score_format=_text(document["score_format"]),
-        scored=_text(document["scored"]),
-        isolation=dict(document["isolation"]),
         marker=_text(document["marker"]),
         exchange=_path(document["exchange"]),
         boot_id=_text(document["boot_id"]) if document["boot_id"] is not None else None,
@@ -130,6 +122,43 @@ def _from_json(document: Any, attempt_id: str) -> AttemptIdentity:
             for name, (pid, ticks) in document["processes"].items()
         },
     )
+
+
+def frozen_to_json(frozen: FrozenAttempt) -> dict[str, object]:
+    """Return what holds on every host as attempt.json and an attestation keep it."""
+    return {
+        "attempt_id": frozen.attempt_id,
+        "generation": frozen.generation,
+        "isolation": dict(frozen.isolation),
+        "model_id": frozen.model_id,
+        "score_format": frozen.score_format,
+        "scored": frozen.scored,
+        "scorer": command_to_json(frozen.scorer),
+        "workspace_device": frozen.workspace_device,
+        "workspace_inode": frozen.workspace_inode,
+    }
+
+
+def frozen_from_json(document: Any) -> FrozenAttempt:
+    """Return the attempt that `frozen_to_json` kept; other keys are not looked at.
+
+    Raises AttributeError, KeyError, TypeError or ValueError for anything else.
+    """
+    return FrozenAttempt(**_frozen_fields(document))
+
+
+def _frozen_fields(document: Any) -> dict[str, Any]:
+    return {
+        "attempt_id": _text(document["attempt_id"]),
+        "generation": _text(document["generation"]),
+        "isolation": dict(document["isolation"]),
+        "model_id": _text(document["model_id"]),
+        "score_format": _text(document["score_format"]),
+        "scored": _text(document["scored"]),
+        "scorer": command_from_json(document["scorer"]),
+        "workspace_device": _number(document["workspace_device"]),
+        "workspace_inode": _number(document["workspace_inode"]),
+    }
 
 
 def _text(value: object) -> str:

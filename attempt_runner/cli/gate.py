@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attempt_runner.plan import Caller
-    from bootstrap.identity import AttemptIdentity
+    from bootstrap.identity import FrozenAttempt
     from bootstrap.state import State
 
 LOCK_WAIT: Final = 30.0  # seconds a gate waits for the job that holds the workspace
@@ -70,7 +70,7 @@ def command(
         if consume:
             held.enter_context(lock(state, LOCK_WAIT))
         requirements = parse_requirements(require or ())
-        evidence = _load(state, attempt, diff, prompt, who)
+        evidence = load(state, attempt, who, diff, prompt)
         try:
             accepted = judge_evidence(evidence, "decided", requirements)
         except RefusalError as refused:
@@ -86,9 +86,17 @@ def command(
     return 0
 
 
-def _load(
-    state: State, attempt: str, diff: Path | None, prompt: Path | None, who: Caller
+def load(
+    state: State,
+    attempt: str,
+    who: Caller,
+    diff: Path | None = None,
+    prompt: Path | None = None,
 ) -> Evidence:
+    """Load what the gate judges; an attempt or a workspace that is not there is a refusal.
+
+    `diff` and `prompt` take the place of the paths frozen in attempt.json.
+    """
     try:
         workspace = open_directory(state.workspace)
     except OSError as error:
@@ -120,7 +128,7 @@ def _place(path: Path | None, state: State, who: Caller) -> LivePath | None:
     return place(Path(os.path.abspath(who.cwd / path)), state.workspace, state.workspace)
 
 
-def _record(state: State, identity: AttemptIdentity, event: str, **fields: object) -> None:
+def _record(state: State, identity: FrozenAttempt, event: str, **fields: object) -> None:
     JobLog(state.directory).append(
         event,
         generation=identity.generation,
