@@ -79,7 +79,8 @@ def decode_generation(data: bytes) -> Generation:
     Raises ValueError or TypeError, StrictJsonError included.
     """
     document = _object(load_json(data), {"generation_version", *_names(Generation)})
-    if document.pop("generation_version") != VERSION:
+    version = document.pop("generation_version")
+    if type(version) is not int or version != VERSION:
         raise ValueError(f"expected generation_version {VERSION}")
     frozen = _object(document.pop("frozen"), _names(Frozen))
     generation = Generation(**document, frozen=Frozen(**frozen))

@@ -318,6 +318,19 @@ def test_a_mount_root_that_all_may_write_is_taken_and_told(workspace: Path, tmp_
 
 
 @needs("root")
+def test_a_parent_of_an_owner_that_is_not_mapped_is_taken(workspace: Path, tmp_path: Path) -> None:
+    """In a container without root's own mapping, the parents belong to the overflow uid."""
+    (tmp_path / "parent" / "state").mkdir(parents=True)
+    os.chown(tmp_path / "parent", 12345, 12345)
+    inside = ["unshare", "--user", "--map-root-user", sys.executable, "-c", OPEN]
+    command = [*inside, str(workspace), str(tmp_path / "parent" / "state")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "unshare failed" in done.stderr:
+        pytest.skip("machine lacks: user namespaces")
+    assert (done.stdout, done.stderr) == ("opened\n", "")
+
+
+@needs("root")
 def test_a_user_without_a_passwd_entry_keeps_state() -> None:
     """A container's arbitrary uid needs no name and no home."""
     user = ["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", sys.executable]
