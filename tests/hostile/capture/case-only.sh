@@ -1,0 +1,4 @@
+# expect: patch
+# Change nothing but the letter case of a name.
+git config core.ignoreCase true
+mv code.py CODE.py

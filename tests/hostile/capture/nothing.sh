@@ -1,0 +1,3 @@
+# expect: empty
+# No change at all.
+true

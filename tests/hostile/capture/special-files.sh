@@ -1,0 +1,3 @@
+# expect: coverage pipe
+# A FIFO where a reader would wait for ever.
+mkfifo pipe
