@@ -164,8 +164,8 @@ def _sort(
 def _seal_diff(
     workspace: Directory, copy: Directory, attempt: Directory, changes: Sequence[Difference]
 ) -> Digest:
-    before = Side("before", copy, [one.before for one in changes if one.before])
-    after = Side("after", workspace, [one.after for one in changes if one.after])
+    before = Side("before", copy, [one.before for one in changes if one.before], ours=True)
+    after = Side("after", workspace, [one.after for one in changes if one.after], ours=False)
     with _scratch(attempt) as (scratch, target), private_git(find_git(), scratch) as git:
         try:
             write_diff(git, before, after, target)

@@ -14,6 +14,7 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from attempt_runner.restore import tampered
 from bootstrap.errors import IntegrityError, UnsafeFileError, shown
 from bootstrap.files import CHUNK, open_regular
 from bootstrap.visit import changed
@@ -61,18 +62,22 @@ class CaptureError(IntegrityError):
 
 
 class Side(NamedTuple):
-    """One state of the changed files: a name, and the directory that holds their bytes."""
+    """One state of the changed files: a name, and the directory that holds their bytes.
+
+    `ours` tells the baseline's copy, which nobody else can write, from the workspace.
+    """
 
     name: str
     root: Directory
     entries: Sequence[Entry]
+    ours: bool
 
 
 def write_diff(git: Git, before: Side, after: Side, patch: int) -> None:
     """Write the diff between two states to an open file. Files and links only.
 
-    Raises TreeError for a file that is not what its entry says, CaptureError where git
-    fails, and OSError.
+    Raises TreeError for a file that is not what its entry says, TamperedStateError for one
+    of ours, CaptureError where git fails, and OSError.
     """
     with tempfile.TemporaryFile(dir=git.home) as stream:
         for side in (before, after):
@@ -98,23 +103,30 @@ def _write_commit(stream: BinaryIO, side: Side) -> None:
         if not entry.is_directory:
             mode = b"120000" if stat.S_ISLNK(entry.mode) else b"%06o" % entry.judged_mode
             stream.write(b"M %s inline %s\ndata %d\n" % (mode, _quote(entry.path), entry.size))
-            _write_content(stream, side.root, entry)
+            _write_content(stream, side, entry)
             stream.write(b"\n")
 
 
-def _write_content(stream: BinaryIO, root: Directory, entry: Entry) -> None:
+def _write_content(stream: BinaryIO, side: Side, entry: Entry) -> None:
     if stat.S_ISLNK(entry.mode):
         stream.write(entry.content)
         return
     try:
-        fd = open_regular(root, entry.path, single_link=False)
+        fd = open_regular(side.root, entry.path, single_link=False)
     except UnsafeFileError as error:
-        raise changed(entry.path) from error
+        raise _differs(side, entry, error.found) from error
     try:
-        if _copy_hashed(fd, stream, entry) != entry.content:
-            raise changed(entry.path)
+        content = _copy_hashed(fd, stream, entry)
     finally:
         os.close(fd)
+    if content != entry.content:
+        raise _differs(side, entry, content.decode("ascii"))
+
+
+def _differs(side: Side, entry: Entry, found: str) -> IntegrityError:
+    if not side.ours:
+        return changed(entry.path)
+    return tampered(entry, found)
 
 
 def _copy_hashed(fd: int, stream: BinaryIO, entry: Entry) -> bytes:

@@ -104,12 +104,17 @@ def _put_file(parent: Directory, name: bytes, copy: Directory, entry: Entry) -> 
     finally:
         os.close(source)
     if content != entry.content:
-        raise TamperedStateError(
-            f"baseline of {shown(entry.path)}",
-            expected=entry.content.decode("ascii"),
-            found=content.decode("ascii"),
-            remedy="bootstrap the workspace again",
-        )
+        raise tampered(entry, content.decode("ascii"))
+
+
+def tampered(entry: Entry, found: str) -> TamperedStateError:
+    """Return the error for a file of a trusted copy that is not what its manifest says."""
+    return TamperedStateError(
+        f"baseline of {shown(entry.path)}",
+        expected=entry.content.decode("ascii"),
+        found=found,
+        remedy="bootstrap the workspace again",
+    )
 
 
 def _give(root: Directory, parent: Directory, name: bytes) -> None:
