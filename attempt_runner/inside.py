@@ -6,7 +6,7 @@ Started by path, never imported by what it starts, with the standard library alo
 
 In: the flags below, each with one value, and the environment that the command is to have.
 
-    --status N        descriptor for one line if the command cannot be started
+    --status N        descriptor to report on
     --parent PID      die with this process (PR_SET_PDEATHSIG); exit if it is gone already
     --cgroup DIR      join this version 2 cgroup
     --processes N     RLIMIT_NPROC
@@ -17,9 +17,9 @@ In: the flags below, each with one value, and the environment that the command i
     --device PATH     may be opened for writing; skipped if missing
     --hide PATH       may not be read; every other path may
 
-Out: nothing, and the command runs in this very process without further privileges. Or exit 125
-and `error: ...` on the status descriptor, which the command never inherits. Nothing that is
-written there is trusted: it can only make the runner refuse.
+Out: `ready` on the status descriptor, and the command runs in this very process, without further
+privileges and without that descriptor. Or a line `error: ...` there, and exit 125. Nothing that
+is written there is trusted: it can only make the runner refuse.
 
 Sources: landlock(7), prctl(2), capabilities(7). It starts before every command, so it imports
 neither json nor typing nor signal: together they cost as much as the interpreter itself.
@@ -271,18 +271,22 @@ def _execute(command: list[str], environment: dict[bytes, bytes]) -> None:
 def main(args: Sequence[str]) -> int:
     """Confine this process and execute the command; return only if that failed."""
     flags, command = _parse(args)
-    status = [int(number) for number in flags["status"]]
+    for number in flags["status"]:
+        os.set_inheritable(int(number), False)  # noqa: FBT003 - takes no keyword
     try:
-        for number in status:
-            os.set_inheritable(number, False)  # noqa: FBT003 - takes no keyword
         environment = _environment()
         confine(flags)
         _restore_signals()
+        _report(flags, "ready")
         _execute(command, environment)
-    except (OSError, ValueError) as error:
-        for number in status:
-            os.write(number, f"error: {str(error)!a}\n".encode())
+    except (OSError, ValueError, OverflowError) as error:
+        _report(flags, f"error: {str(error)!a}")
     return FAILED
+
+
+def _report(flags: dict[str, list[str]], line: str) -> None:
+    for number in flags["status"]:
+        os.write(int(number), line.encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -124,11 +124,13 @@ def evidence_of(agent: Isolation | None, scorer: Isolation) -> dict[str, str | b
 class Launch:
     """What to start in place of a command: its argv and the descriptors it must inherit.
 
-    `reports_exit` says that the status pipe will tell how the command ended.
+    The status pipe will tell of `shims` that each is ready; if `reports_exit`, and only then,
+    it must also tell how the command ended before it counts as started.
     """
 
     argv: tuple[str, ...]
     pass_fds: tuple[int, ...] = ()
+    shims: int = 0
     reports_exit: bool = False
 
 
@@ -148,7 +150,7 @@ def enclose(isolation: Isolation, room: Room, argv: tuple[str, ...], status: Sta
     if "landlock" in isolation.tier:
         flags.extend(_landlock_flags(room, (*room.writable, *_existing(_SHARED_MEMORY))))
         flags.extend(("hide", path) for path in room.hidden)
-    return Launch((*_shim(sys.executable, flags), *argv), (status.shim,))
+    return Launch((*_shim(sys.executable, flags), *argv), (status.shim,), shims=1)
 
 
 def _existing(path: Path) -> tuple[Path, ...]:
@@ -193,7 +195,9 @@ def _by_bwrap(isolation: Isolation, room: Room, argv: tuple[str, ...], status: S
         private = (*_COVERED[:2], _SHARED_MEMORY)
         flags.extend(_landlock_flags(room, (*room.writable, *private)))
         wrapped += _shim(isolation.python, flags)
-    return Launch((*wrapped, *argv), tuple(pass_fds), reports_exit=True)
+    shims = len(pass_fds) - 1
+    innermost = "landlock" in isolation.tier
+    return Launch((*wrapped, *argv), tuple(pass_fds), shims, reports_exit=not innermost)
 
 
 def _bwrap(isolation: Isolation, room: Room, status: int) -> Iterator[str]:

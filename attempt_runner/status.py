@@ -1,8 +1,8 @@
 """Learn whether a confined command was started at all, or its confinement failed.
 
 What confines a command exits 1 or 125 when it fails, as the command itself might. So it also
-writes to a pipe that the command does not inherit: the shim one line if it fails, bubblewrap
-the exit code if the command ran.
+writes to a pipe that the command does not inherit: each shim that it is ready or has failed,
+bubblewrap the exit code of what ran.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _LIMIT: Final = 64 * 1024  # bytes: a pipe holds no more, and a line is a few hundred
 _ERROR: Final = b"error: "
+_READY: Final = b"ready"
 
 
 class Status(NamedTuple):
@@ -34,8 +35,8 @@ class Status(NamedTuple):
 class Start:
     """Whether a command was started: `no` is certain, `unknown` must not count as a run.
 
-    `unknown` is bubblewrap that exited by itself without a word on how the command ended: a
-    mount failed, the program is missing, or the command brought bubblewrap down.
+    `unknown` is bubblewrap alone that exited by itself without a word on how the command
+    ended: a mount failed, the program is missing, or the command brought bubblewrap down.
     """
 
     proof: Literal["yes", "no", "unknown"]
@@ -81,6 +82,8 @@ class StatusPipe:
         for line in lines:
             if line.startswith(_ERROR):
                 return Start("no", line.removeprefix(_ERROR).decode("ascii", "replace"))
+        if lines.count(_READY) < launch.shims:
+            return Start("no", "the confinement was not completed; see the output")
         if launch.reports_exit and code is not None and not any(map(_tells_exit, lines)):
             return Start("unknown", f"bubblewrap exited {code} and did not say how the command did")
         return Start("yes")
