@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from attempt_runner.isolate import Promise, Room, Tier
     from attempt_runner.tryout import Ground
 
+_REASON: Final = 64  # characters: five reasons must fit into one line
 _SYSTEM_PYTHONS: Final = ("/usr/bin/python3", "/usr/local/bin/python3")
 
 
@@ -65,7 +66,7 @@ def _strongest(room: Room, ground: Ground, required: frozenset[Promise]) -> Isol
         lacking = _lacking(examined, room, required | {"content", "sockets"})
         if not lacking:
             return replace(_taken(examined), weaker="; ".join(weaker))
-        weaker.append(f"{tier}: {lacking}")
+        weaker.append(f"{tier}: {lacking[:_REASON]}")
     remedy = "see `attempt-runner doctor`; `--isolation none` runs without, tamper-evident only"
     raise _refused("auto", "; ".join(weaker), remedy)
 
