@@ -65,7 +65,7 @@ def encode_record(head: Head, time: str, event: str, fields: Mapping[str, object
 
     A lone surrogate (a byte of a file name that is not UTF-8) is written as the six characters
     of its escape, since strict readers refuse it. Raises ValueError for a field named like one
-    of the chain's own, for a value JSON has not, or for more than LINE_LIMIT bytes.
+    of the chain's own, for a value that strict JSON has not, or for more than LINE_LIMIT bytes.
     """
     if not event or not fields.keys().isdisjoint(_LEADING_KEYS):
         raise ValueError(f"log record {event!r}: expected an event name and fields of its own")
@@ -73,6 +73,7 @@ def encode_record(head: Head, time: str, event: str, fields: Mapping[str, object
     line = _encode(_writable(own | dict(fields))).encode("ascii")
     if len(line) >= LINE_LIMIT:
         raise ValueError(f"log record {event!r}: expected under {LINE_LIMIT} bytes")
+    load_json(line)  # deeper, or longer a number, than readers take would break the log
     return line
 
 

@@ -9,7 +9,9 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings, strategies
 
+from bootstrap.chain import GENESIS, decode_head, decode_record, encode_record, follow
 from bootstrap.errors import LogChainError
 from bootstrap.joblog import JobLog, read_segment, read_tail, verify_all
 from bootstrap.logread import SEGMENT_LIMIT
@@ -18,6 +20,11 @@ from tests.joblogs import GENERATION, GOLDEN, HEAD, LOG, golden_log, log_of
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+
+def _as_line(value: object) -> bytes:
+    return json.dumps(value).encode()
+
 
 BROKEN = sorted(path.stem for path in GOLDEN.glob("*.jsonl") if path.stem != "good")
 
@@ -272,6 +279,8 @@ def test_any_text_stays_on_its_line(tmp_path: Path, text: str) -> None:
         {"time": ""},
         {"value": float("nan")},
         {"value": float("inf")},
+        {"value": 10**1000},
+        {"value": json.loads("[" * 100 + "]" * 100)},
         {"value": "x" * 1024 * 1024},
     ],
 )
@@ -284,6 +293,40 @@ def test_a_record_that_no_line_can_hold_is_refused(
         with pytest.raises(ValueError, match=r"."):
             JobLog(directory).append("noted", **fields)
         assert (tmp_path / LOG).read_bytes() == before
+
+
+JSON_VALUES = strategies.recursive(
+    strategies.none() | strategies.booleans() | strategies.integers() | strategies.text()
+    | strategies.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: strategies.lists(inner) | strategies.dictionaries(strategies.text(), inner),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(strategies.dictionaries(strategies.text(), JSON_VALUES))
+def test_every_record_is_read_as_it_was_written(fields: dict[str, object]) -> None:
+    """Whatever JSON a record holds, strict and fast reading give the same back."""
+    own = {
+        key: value for key, value in fields.items() if key not in ("seq", "prev", "time", "event")
+    }
+    line = encode_record(GENESIS, "t", "noted", own)
+    record = decode_record(line, "line 1")
+    assert follow(GENESIS, line, "log") == record
+    assert record.fields == own
+    assert record.sha256 == hashlib.sha256(line).hexdigest()
+
+
+@settings(max_examples=60, deadline=None)
+@given(strategies.binary() | strategies.text().map(str.encode) | JSON_VALUES.map(_as_line))
+def test_any_other_bytes_are_one_refusal(line: bytes) -> None:
+    """No line that is not a record raises anything but the log's own error."""
+    with pytest.raises(LogChainError):
+        decode_record(line, "line 1")
+    with pytest.raises(LogChainError):
+        follow(GENESIS, line, "log")
+    with pytest.raises(LogChainError):
+        decode_head(line, "head")
 
 
 def test_a_line_without_end_is_refused_in_bounded_memory(tmp_path: Path) -> None:
