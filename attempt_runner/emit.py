@@ -26,20 +26,27 @@ def emit_diff(state: State, accepted: Accepted, target: Path) -> None:
     as `inputs_changed` and never get the target's name. Raises ConfigurationError for a
     target in the workspace, StorageError, RefusalError.
     """
+    with open_place(target, state.workspace) as directory:
+        _emit(state, accepted, directory, target.name)
+
+
+def open_place(target: Path, workspace: Path) -> Directory:
+    """Open the directory of a file to be written for others to trust.
+
+    Raises ConfigurationError for one in the workspace, and StorageError.
+    """
     place = Path(os.path.realpath(target.parent))
-    if place.is_relative_to(state.workspace):
+    if place.is_relative_to(workspace):
         raise ConfigurationError(
-            f"emitted diff {target}",
+            f"output {target}",
             expected="a place that the agent cannot write",
             found="one in the workspace",
-            remedy="emit into a fresh trusted clone",
+            remedy="name one outside, such as a fresh trusted clone",
         )
     try:
-        directory = open_directory(place)
+        return open_directory(place)
     except OSError as error:
         raise storage_error(target, error) from error
-    with directory:
-        _emit(state, accepted, directory, target.name)
 
 
 def _emit(state: State, accepted: Accepted, directory: Directory, name: str) -> None:

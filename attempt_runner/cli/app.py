@@ -30,6 +30,10 @@ COMMANDS: Final = (
     "explain",
     "lab",
     "score",
+    "keygen",
+    "attest",
+    "verify-attestation",
+    "revoke",
 )
 BUG: Final = 70  # sysexits.h, EX_SOFTWARE
 EPILOG: Final = (
@@ -52,7 +56,7 @@ class _CommandTable(TyperGroup):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"attempt_runner.cli.{cmd_name}")
+        module = importlib.import_module(f"attempt_runner.cli.{cmd_name.replace('-', '_')}")
         single = typer.Typer(
             rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False
         )

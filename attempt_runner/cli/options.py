@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from bootstrap.errors import UsageError
+
 Attempt = Annotated[
     str, typer.Argument(metavar="ATTEMPT", help="Attempt id, as `run` and `log` print it.")
 ]
@@ -24,3 +26,8 @@ StateDir = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, or one a line.")]
+
+
+def misused(what: str, expected: str, found: str) -> UsageError:
+    """Return the error of a command line that does not make sense."""
+    return UsageError(what, expected=expected, found=found, remedy="see --help")
