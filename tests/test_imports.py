@@ -18,8 +18,8 @@ ORDER: Final = """
     bootstrap bootstrap.bind_receipt attempt_runner attempt_runner.inside
     bootstrap.errors bootstrap.mounts bootstrap.beneath bootstrap.files
     bootstrap.seal bootstrap.visit bootstrap.globs bootstrap.manifest bootstrap.differences
-    bootstrap.signals bootstrap.proctable bootstrap.pidfd bootstrap.reaper bootstrap.output bootstrap.launch
-    bootstrap.processes bootstrap.strays
+    bootstrap.signals bootstrap.proctable bootstrap.pidfd bootstrap.reaper bootstrap.output
+    bootstrap.launch bootstrap.processes bootstrap.strays
     bootstrap.location bootstrap.place bootstrap.descent bootstrap.generation bootstrap.lock
     bootstrap.state bootstrap.chain bootstrap.logfile bootstrap.joblog
     bootstrap.removal bootstrap.wipe
@@ -40,6 +40,8 @@ ORDER: Final = """
     attempt_runner.trial attempt_runner.start attempt_runner.children attempt_runner.scoring
     attempt_runner.attempt attempt_runner.resume attempt_runner.emit attempt_runner.story
     attempt_runner.lab
+    attempt_runner.keys attempt_runner.keyfiles attempt_runner.dsse attempt_runner.statement
+    attempt_runner.attest attempt_runner.ledger attempt_runner.checkpoint
     attempt_runner.cli attempt_runner.cli.*
     attempt_runner.__main__
 """.split()
@@ -48,6 +50,8 @@ ORDER: Final = """
 BORROWED: Final = {
     "typer": "attempt_runner.cli.",
     "filelock": "bootstrap.lock",
+    "cryptography": "attempt_runner.keys",
+    "securesystemslib": "attempt_runner.keys",
     "defusedxml": "attempt_runner.scores.junit",
     "tap": "attempt_runner.scores.tap",
     "backports": "attempt_runner.scores.eval_archive",
