@@ -73,7 +73,8 @@ def _hierarchy() -> tuple[Path, Path]:
 def is_cell(path: Path) -> bool:
     """Tell whether a path, recorded by an earlier run, is one of our cgroups and still there."""
     parent = own_cgroup()
-    return parent is not None and path.parent == parent and path.name.startswith(_PREFIX)
+    ours = parent is not None and path.parent == parent and path.name.startswith(_PREFIX)
+    return ours and path.is_dir()
 
 
 def close_cell(cell: Path) -> None:

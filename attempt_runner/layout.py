@@ -64,7 +64,8 @@ def check_guarded(
     Under `none` nothing is refused: what could be written is returned, to be recorded.
     """
     found = []
-    for path in (*guarded, Path(sys.executable), *own_places()):
+    modules = _own_modules() if tier == "uid" else ()
+    for path in (*guarded, Path(sys.executable), *own_places(), *modules):
         why = _writable_place(path, writable) or _writable_bits(tier, path, user)
         if not why:
             continue
@@ -79,25 +80,30 @@ def check_guarded(
     return tuple(found)
 
 
+def _own_modules() -> Iterator[Path]:
+    package = Path(__file__).resolve().parent
+    for directory in (package, package.parent / "bootstrap"):
+        yield from directory.rglob("*.py")
+
+
 def _writable_place(path: Path, writable: Iterable[Path]) -> str:
+    identities = {_identity(place): place for place in writable if place.exists()}
     for step in _steps(path):
-        for place in writable:
-            if _within(step, place):
-                return f"{step} in {place}"
-    return ""
+        if place := identities.get(_identity(step)):
+            return f"in {place}"
+    return next((f"in {place}" for place in writable if _within(path, place)), "")
 
 
 def _writable_bits(tier: Tier, path: Path, user: User | None) -> str:
     if tier == "none":
         return str(path) if os.access(path, os.W_OK) else ""
-    if tier != "uid" or user is None:
+    if tier != "uid" or user is None or not path.exists():
         return ""
-    for step in _steps(path):
-        if not step.is_symlink() and _may_write(step, user):
-            return f"{step}, which user {user.uid} may write"
-        if _may_replace(step, user):
-            return f"{step.parent}, where user {user.uid} may replace it"
-    return ""
+    end = path
+    for end in _steps(path):
+        if _may_replace(end, user):
+            return f"{end.parent}, where user {user.uid} may replace it"
+    return f"{end}, which user {user.uid} may write" if _may_write(end, user) else ""
 
 
 def _may_write(path: Path, user: User) -> bool:
