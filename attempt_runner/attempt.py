@@ -6,6 +6,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from attempt_runner.change import seal_capture
 from attempt_runner.children import run_agent, run_scorer
 from attempt_runner.evidence import SEALED_DIFF, load_evidence
 from attempt_runner.gate import Accepted, judge_evidence, refusal
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attempt_runner.start import Task
+    from bootstrap.live import LivePath
     from bootstrap.prepare import Ground
+    from bootstrap.seal import Digest
     from bootstrap.signals import SignalInbox
     from bootstrap.state import Generation
 
@@ -66,7 +69,7 @@ def _decide(trial: Trial) -> Accepted:
         trial.score_paths,
         attempt_id=trial.identity.attempt_id,
     )
-    _seal_diff(trial)  # 10
+    _seal_change(trial)  # 10
     scored = run_scorer(trial, make_tree(trial))  # 11
     _stop_if_asked(scored.exited.interrupted)
     with _undisturbed(trial.inbox):
@@ -85,10 +88,23 @@ def _decide(trial: Trial) -> Accepted:
     return accepted
 
 
-def _seal_diff(trial: Trial) -> None:
-    """Copy the live diff by descriptor; the prompt was sealed before the agent ran."""
+def _seal_change(trial: Trial) -> None:
+    """Seal the diff; the prompt was sealed before the agent ran."""
+    if trial.inputs.diff is None:
+        captured = seal_capture(trial)
+        trial.sealed["diff_sha256"] = captured.patch.sha256
+        size, more = captured.patch.size, captured.as_fields()
+    else:
+        digest = _seal_diff(trial, trial.inputs.diff)
+        trial.sealed["diff_sha256"] = digest.sha256
+        size, more = digest.size, {}
+    trial.log("inputs_sealed", diff_size=size, **trial.sealed, **more)
+
+
+def _seal_diff(trial: Trial, live: LivePath) -> Digest:
+    """Copy the live diff by descriptor."""
     try:
-        source = open_live(trial.inputs.diff, trial.ground.workspace)
+        source = open_live(live, trial.ground.workspace)
     except UnsafeFileError as error:
         raise refusal([Finding("diff_file", "a regular file", error.found)]) from error
     try:
@@ -99,8 +115,7 @@ def _seal_diff(trial: Trial) -> None:
         os.close(source)
     if not digest.size:
         raise refusal([Finding("diff_file", "a change", "an empty file")])
-    trial.sealed["diff_sha256"] = digest.sha256
-    trial.log("inputs_sealed", diff_size=digest.size, **trial.sealed)
+    return digest
 
 
 def _stop_if_asked(number: int | None) -> None:

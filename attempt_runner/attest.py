@@ -113,6 +113,7 @@ def _evidence(attested: Attested, expected: Expected) -> Evidence:
         sealed_diff=attested.diff_sha256,
         sealed_prompt=attested.prompt_sha256,
         live_diff=expected.diff,
+        live_tree=None,
         live_prompt=expected.prompt,
         workspace=(identity.workspace_device, identity.workspace_inode),
         claims=expected.claims,

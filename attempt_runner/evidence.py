@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bootstrap.bind_receipt import MAX_RECEIPT_BYTES
-from bootstrap.errors import UnsafeFileError
+from bootstrap.errors import UnsafeFileError, shown
 from bootstrap.files import open_regular, read_regular
+from bootstrap.globs import Globs
 from bootstrap.identity import FrozenAttempt, read_identity
 from bootstrap.joblog import Record, read_segment
 from bootstrap.live import LivePath, open_live
+from bootstrap.manifest import Tally, walk
 from bootstrap.seal import digest_fd
 from bootstrap.state import State, open_attempt, read_generation
+from bootstrap.visit import LIMITS, Rules, TreeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +45,7 @@ class Evidence:
 
     `in_force` is the token of the generation of now, None before the first, and `segment` its
     part of the job log, the chain verified from the head. `live_diff` is None where the runner
-    captured the change itself.
+    captured the change itself, `live_tree`, the digest of the workspace's manifest, where not.
     """
 
     identity: FrozenAttempt
@@ -52,6 +55,7 @@ class Evidence:
     sealed_diff: FileDigest
     sealed_prompt: FileDigest
     live_diff: FileDigest | None
+    live_tree: FileDigest | None
     live_prompt: FileDigest
     workspace: tuple[int, int] | None  # device and inode that the path names now
     claims: Mapping[str, str]  # field name to what the caller's environment says of it
@@ -78,14 +82,16 @@ def load_evidence(
         generation = read_generation(state)
         diff = live_diff or identity.diff
         prompt = live_prompt or identity.prompt
+        segment = read_segment(state.directory, None)
         return Evidence(
             identity=identity,
             in_force=generation.generation if generation else None,
-            segment=read_segment(state.directory, None),
+            segment=segment,
             receipt=_read_receipt(directory),
             sealed_diff=_digest_sealed(directory, SEALED_DIFF),
             sealed_prompt=_digest_sealed(directory, SEALED_PROMPT),
             live_diff=_digest_live(diff, workspace) if diff else None,
+            live_tree=None if diff else _digest_tree(segment, workspace),
             live_prompt=_digest_live(prompt, workspace, may_be_link=True),
             workspace=_named_directory(identity.workspace),
             claims=claims,
@@ -98,6 +104,20 @@ def _digest_live(live: LivePath, workspace: Directory, *, may_be_link: bool = Fa
         return _digest_and_close(open_live(live, workspace, may_be_link=may_be_link))
     except UnsafeFileError as error:
         return FileFault(error.reason, error.found)
+
+
+def _digest_tree(segment: tuple[Record, ...], workspace: Directory) -> FileDigest:
+    """Return the digest of the workspace's manifest, without what bootstrap left out."""
+    frozen = next((item for item in segment if item.event == "model_frozen"), None)
+    excluded: Any = frozen.fields.get("excluded", ()) if frozen else ()
+    rules = Rules(LIMITS, Globs(excluded))
+    tally = Tally()
+    try:
+        for entry in walk(workspace, rules):
+            tally.add(entry)
+    except TreeError as error:
+        return FileFault(error.reason, f"{error.reason} at {shown(error.path)}")
+    return tally.tree_sha256
 
 
 def _read_receipt(directory: Directory) -> bytes | FileFault:

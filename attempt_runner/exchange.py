@@ -86,12 +86,17 @@ def give(directory: Directory, user: User | None) -> None:
         os.fchown(directory.fd, *user)
 
 
+def give_tree(root: Path, user: User | None) -> None:
+    """Give a tree of ours, links as links, to the user that a child runs as. Raises OSError."""
+    if user is not None:
+        for path in (root, *root.rglob("*")):
+            os.chown(path, *user, follow_symlinks=False)
+
+
 def _copy_home(source: Path, target: Path, user: User | None) -> None:
     try:
         shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-        if user is not None:
-            for path in target.rglob("*"):
-                os.chown(path, *user, follow_symlinks=False)
+        give_tree(target, user)
     except (OSError, shutil.Error) as error:
         raise ConfigurationError(
             f"home directory {source}",

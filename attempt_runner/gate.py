@@ -148,7 +148,20 @@ def _check_live(evidence: Evidence) -> list[Finding]:
             findings.append(Finding(f"{kind}_file", "the live file as it was sealed", live.found))
         elif live is not None and live != sealed:
             findings.append(Finding(f"{kind}_sha256", _digest_text(sealed), live))
-    return findings
+    return findings + _check_tree(evidence)
+
+
+def _check_tree(evidence: Evidence) -> list[Finding]:
+    """Compare a captured workspace's manifest of now with that of the capture."""
+    if evidence.live_tree is None:
+        return []
+    sealed = _only(evidence.segment, "inputs_sealed", evidence.identity.attempt_id)
+    captured = sealed.fields.get("tree_sha256") if sealed else None
+    if captured == evidence.live_tree:
+        return []
+    found = evidence.live_tree
+    text = found.found if isinstance(found, FileFault) else found
+    return [Finding("inputs_changed", f"the captured workspace, manifest {captured}", text)]
 
 
 def _check_seals(evidence: Evidence) -> list[Finding]:
@@ -239,7 +252,10 @@ def _check_requirements(
 def recorded_evidence(evidence: Evidence) -> dict[str, str]:
     """Return what `--require` can name: the attempt's recorded evidence as text by name."""
     identity = evidence.identity
-    return {"scored": identity.scored} | {
+    known = {"scored": identity.scored}
+    if identity.baseline is not None:
+        known["baseline"] = identity.baseline
+    return known | {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in identity.isolation.items()
     }

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attempt_runner.base import Base, parse_base
 from attempt_runner.environment import check_passed
 from attempt_runner.resolve import split_command
 from attempt_runner.scores.read import check_rules
@@ -45,6 +46,7 @@ class Intent:
     workspace: Path
     root: StateRoot
     scratch: Path
+    base: Base | None
     prompt: LivePath | None
     diff: LivePath | None
     agent: FrozenCommand | None
@@ -54,10 +56,11 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What an attempt cannot do without."""
+    """What an attempt cannot do without; no diff where the runner captures the change."""
 
     prompt: LivePath
-    diff: LivePath
+    diff: LivePath | None
+    base: Base | None
     scorer: FrozenCommand
 
 
@@ -69,7 +72,8 @@ def intend(job: Job, caller: Caller) -> Intent:
     """
     workspace = Path(os.path.realpath(job.workspace))
     _check_words(job)
-    _check_apart(job, workspace)
+    base = parse_base(str(job.base), caller.cwd) if job.base else None
+    _check_apart(base, workspace)
     check_rules(job.score_format, score_rules(job, nonce=None, attempt_id=None))
     _check_score_files(job)
     _check_switches(job)
@@ -80,10 +84,11 @@ def intend(job: Job, caller: Caller) -> Intent:
         workspace=workspace,
         root=state_root(job.state_dir, caller),
         scratch=job.scratch_dir or Path(caller.environ.get("TMPDIR") or "/tmp"),  # noqa: S108 - the system's own default
+        base=base,
         prompt=place(job.prompt, job.workspace, workspace) if job.prompt else None,
         diff=place(job.diff, job.workspace, workspace) if job.diff else None,
         agent=_freeze(job, split_command("agent", job.agent), caller) if job.agent else None,
-        scorer=_freeze(job, job.scorer, caller, in_tree=job.base is not None)
+        scorer=_freeze(job, job.scorer, caller, in_tree=job.base is not None or job.capture)
         if job.scorer
         else None,
         score_paths=ScorePaths(tuple(map(check_score_path, job.score_path)), job.score_mount),
@@ -144,11 +149,13 @@ def require_inputs(intent: Intent, scorer: FrozenCommand | None) -> Inputs:
     """Return what an attempt cannot do without, or raise UsageError (2) for what is missing."""
     if intent.prompt is None:
         raise _missing("prompt", "--prompt FILE")
-    if intent.diff is None:
-        raise _missing("diff", "--diff FILE")
+    if intent.diff is None and not intent.job.capture:
+        raise _missing("diff", "--diff FILE, or --capture")
+    if intent.diff is not None and intent.job.capture:
+        raise UsageError("--diff", expected="it or --capture", found="both", remedy="leave one out")
     if scorer is None:
         raise _missing("scorer", "the scorer's command after --")
-    return Inputs(intent.prompt, intent.diff, scorer)
+    return Inputs(intent.prompt, intent.diff, intent.base, scorer)
 
 
 def _missing(name: str, example: str) -> UsageError:
@@ -169,8 +176,9 @@ def _freeze(
 
 def _check_words(job: Job) -> None:
     words = " ".join(job.scorer)
-    if "{tree}" in words and job.base is None:
-        raise _contradiction("{tree} in the scorer", "a starting point", "give --base DIR")
+    if "{tree}" in words and job.base is None and not job.capture:
+        remedy = "give --base DIR, or --capture"
+        raise _contradiction("{tree} in the scorer", "a starting point", remedy)
     if "{workspace}" in words and not job.scorer_reads_workspace:
         raise _contradiction(
             "{workspace} in the scorer",
@@ -179,10 +187,10 @@ def _check_words(job: Job) -> None:
         )
 
 
-def _check_apart(job: Job, workspace: Path) -> None:
-    if job.base and Path(os.path.realpath(job.base)).is_relative_to(workspace):
+def _check_apart(base: Base | None, workspace: Path) -> None:
+    if base and Path(os.path.realpath(base.path)).is_relative_to(workspace):
         raise ConfigurationError(
-            f"base {job.base}",
+            f"base {base.path}",
             expected="a directory outside the workspace",
             found="one that the agent can write",
             remedy="keep a trusted clone elsewhere and name it with --base",

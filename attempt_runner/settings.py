@@ -48,12 +48,55 @@ class Job:
         default=None,
         metadata=_about("job", "Diff file that the agent's work leaves.", metavar="FILE"),
     )
+    capture: bool = field(
+        default=False,
+        metadata=_about(
+            "job",
+            "Make the diff from the workspace itself instead of reading --diff.",
+            stage="both",
+        ),
+    )
     base: Path | None = field(
         default=None,
         metadata=_about(
             "job",
-            "Trusted copy of the starting point: {tree} is this with the sealed diff applied.",
-            metavar="DIR",
+            "Trusted starting point, a directory or a repository's commit: {tree} is it with the "
+            "sealed diff applied, and with --capture the workspace must equal it at the start.",
+            metavar="DIR|REPO@COMMIT",
+        ),
+    )
+    restore: bool = field(
+        default=False,
+        metadata=_about(
+            "job",
+            "Put a workspace that differs from --base back to it, instead of refusing (77).",
+            stage="start",
+        ),
+    )
+    exclude: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(
+            "job",
+            "Glob of paths that are not captured, such as **/__pycache__/**. Repeatable.",
+            stage="start",
+            metavar="GLOB",
+        ),
+    )
+    protect: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(
+            "job",
+            "Glob of paths whose change is rejected, such as tests/**. Repeatable.",
+            stage="attempt",
+            metavar="GLOB",
+        ),
+    )
+    restore_protected: bool = field(
+        default=False,
+        metadata=_about(
+            "job",
+            "Score protected paths as the baseline has them, instead of rejecting a change.",
+            stage="attempt",
         ),
     )
     score_path: tuple[str, ...] = field(

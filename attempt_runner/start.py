@@ -39,6 +39,7 @@ class Task:
     intent: Intent
     inputs: Inputs
     enclosures: Enclosures
+    baseline: str | None
     environ: Mapping[str, str]
 
 
@@ -97,6 +98,7 @@ def _identity(
         score_format=intent.job.score_format,
         scored=_scored(intent.job),
         isolation=task.enclosures.as_evidence(),
+        baseline=task.baseline,
         marker=secrets.token_hex(16),
         exchange=exchange.path,
         boot_id=boot_id(),
@@ -107,7 +109,7 @@ def _identity(
 def _scored(job: Job) -> str:
     if job.scorer_reads_workspace:
         return "workspace"
-    return "tree" if job.base else "diff"
+    return "tree" if job.base or job.capture else "diff"
 
 
 def _seal_prompt(

@@ -26,7 +26,8 @@ MAX_BYTES: Final = 1024 * 1024  # argv and digests; a command line is at most 12
 class FrozenAttempt:
     """What an attempt was frozen to, as far as it means something on every host.
 
-    `isolation` is evidence for people and for `gate --require`.
+    `isolation` is evidence for people and for `gate --require`; `baseline` says what a
+    captured change was compared with.
     """
 
     attempt_id: str
@@ -38,6 +39,7 @@ class FrozenAttempt:
     score_format: str
     scored: str
     isolation: Mapping[str, object]
+    baseline: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,7 @@ def frozen_to_json(frozen: FrozenAttempt) -> dict[str, object]:
     """Return what holds on every host as attempt.json and an attestation keep it."""
     return {
         "attempt_id": frozen.attempt_id,
+        "baseline": frozen.baseline,
         "generation": frozen.generation,
         "isolation": dict(frozen.isolation),
         "model_id": frozen.model_id,
@@ -151,6 +154,7 @@ def _frozen_fields(document: Any) -> dict[str, Any]:
     return {
         "attempt_id": _text(document["attempt_id"]),
         "generation": _text(document["generation"]),
+        "baseline": _text(document["baseline"]) if document["baseline"] is not None else None,
         "isolation": dict(document["isolation"]),
         "model_id": _text(document["model_id"]),
         "score_format": _text(document["score_format"]),

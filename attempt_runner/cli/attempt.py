@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from attempt_runner.attempt import run_attempt
+from attempt_runner.change import kind_of_baseline
 from attempt_runner.cli.flags import job_command
 from attempt_runner.cli.jobs import announce_isolation, caller, claims_of, read_intent
 from attempt_runner.cli.output import complain, write_result
@@ -43,7 +44,13 @@ def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]
         enclosures = enclose_children(
             resumed.intent, resumed.inputs, ground.state, who.environ, held
         )
-        task = Task(resumed.intent, resumed.inputs, enclosures, who.environ)
+        task = Task(
+            resumed.intent,
+            resumed.inputs,
+            enclosures,
+            kind_of_baseline(ground.state, intent.job),
+            who.environ,
+        )
         accepted = run_attempt(ground, resumed.generation, task, ctx.obj)
     write_result("accept\n")
     complain(f"accepted {accepted.attempt_id} in {ground.state.directory.path}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import typer
 
+from attempt_runner.change import baseline_step
 from attempt_runner.cli.flags import job_command, parameter
 from attempt_runner.cli.jobs import caller, read_intent
 from attempt_runner.cli.output import write_result
@@ -63,7 +64,7 @@ def command(
             intent.workspace, intent.root, wait=intent.job.wait, inbox=ctx.obj
         ) as ground,
     ):
-        generation = prepare(ground, plan_of(intent, model), dict)
+        generation = prepare(ground, plan_of(intent, model), baseline_step(ground, intent))
     exported = {"MODEL_ID": model, "WORKSPACE_GEN": generation.generation}
     if supervised:
         from bootstrap.entrypoint import supervise  # noqa: PLC0415 - where it is used

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from attempt_runner.attempt import run_attempt
+from attempt_runner.change import baseline_step, kind_of_baseline
 from attempt_runner.cli.flags import job_command
 from attempt_runner.cli.jobs import announce_isolation, caller, read_intent
 from attempt_runner.cli.output import complain, write_result
@@ -41,8 +42,10 @@ def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]
                 hold_workspace(intent.workspace, intent.root, wait=intent.job.wait, inbox=ctx.obj)
             )
             enclosures = enclose_children(intent, inputs, ground.state, who.environ, held)
-            generation = prepare(ground, plan_of(intent, model), dict)
-        task = Task(intent, inputs, enclosures, who.environ)
+            generation = prepare(ground, plan_of(intent, model), baseline_step(ground, intent))
+        task = Task(
+            intent, inputs, enclosures, kind_of_baseline(ground.state, intent.job), who.environ
+        )
         accepted = run_attempt(ground, generation, task, ctx.obj)
     write_result("accept\n")
     complain(f"accepted {accepted.attempt_id} in {ground.state.directory.path}")

@@ -45,7 +45,7 @@ def _as_text(story: Story) -> str:
             ("agent", " ".join(identity.agent.argv) if identity.agent else "none"),
             ("scorer", " ".join(identity.scorer.argv)),
             ("scored", identity.scored),
-            ("isolation", str(identity.isolation.get("tier"))),
+            ("isolation", _tiers(story)),
             ("files", story.path),
         ]
     )
@@ -55,6 +55,12 @@ def _as_text(story: Story) -> str:
     if findings:
         parts.append(table(("rejected field", "expected", "found"), findings))
     return "\n".join(parts)
+
+
+def _tiers(story: Story) -> str:
+    isolation = story.identity.isolation
+    tiers = {role: isolation.get(f"{role}_tier") for role in ("agent", "scorer")}
+    return ", ".join(f"{role} {tier}" for role, tier in tiers.items() if tier)
 
 
 def _details(record: Record) -> str:
