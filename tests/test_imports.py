@@ -21,7 +21,8 @@ ORDER: Final = """
     bootstrap.signals bootstrap.proctable bootstrap.pidfd bootstrap.reaper bootstrap.output
     bootstrap.launch bootstrap.processes bootstrap.strays
     bootstrap.location bootstrap.place bootstrap.descent bootstrap.generation bootstrap.lock
-    bootstrap.state bootstrap.chain bootstrap.logfile bootstrap.joblog
+    bootstrap.host bootstrap.statedir bootstrap.state
+    bootstrap.chain bootstrap.logfile bootstrap.logread bootstrap.joblog bootstrap.logseal
     bootstrap.removal bootstrap.wipe
     bootstrap.live bootstrap.freeze bootstrap.identity bootstrap.sweep
     bootstrap.prepare bootstrap.entrypoint
