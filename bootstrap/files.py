@@ -129,6 +129,15 @@ def require_regular(fd: int, path: Path, *, single_link: bool = True) -> os.stat
     return status
 
 
+def is_in_place(fd: int, parent: Directory, name: str) -> bool:
+    """Tell whether a name in `parent` still leads to the open file."""
+    try:
+        named = os.lstat(name, dir_fd=parent.fd)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(named, os.fstat(fd))
+
+
 def read_capped(fd: int, limit: int, path: Path) -> bytes:
     """Read an open file to its end, refusing more than `limit` bytes as soon as they appear."""
     chunks: list[bytes] = []
