@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -111,12 +112,20 @@ class Descent:
 
 
 def make_durably(name: str, parent: int) -> None:
-    """Make a directory, mode 0700; one that another process made meanwhile serves as well."""
+    """Make a directory, mode 0700; one that another process made meanwhile serves as well.
+
+    Its name is durable on return, where the parent may be read. Raises OSError.
+    """
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
     except FileExistsError:
         return
-    readable = os.open(".", DIRECTORY_FLAGS, dir_fd=parent)
+    with suppress(PermissionError):
+        _sync(parent)
+
+
+def _sync(fd: int) -> None:
+    readable = os.open(".", DIRECTORY_FLAGS, dir_fd=fd)  # fsync(2) takes no O_PATH descriptor
     try:
         os.fsync(readable)
     finally:

@@ -24,6 +24,7 @@ from bootstrap.chain import (
 )
 from bootstrap.errors import RunnerError, UnsafeFileError
 from bootstrap.files import (
+    is_in_place,
     read_regular,
     require_regular,
     storage_error,
@@ -118,7 +119,7 @@ def open_locked(directory: Directory, *, single_link: bool = True) -> Iterator[i
             raise chain_error(str(path), error.expected, error.found) from error
         fcntl.flock(fd, fcntl.LOCK_EX)
         # The lock may have been waited for while `log --seal-broken` put another file there.
-        if not os.path.samestat(os.fstat(fd), os.stat(LOG_NAME, dir_fd=directory.fd)):
+        if not is_in_place(fd, directory, LOG_NAME):
             raise chain_error(str(path), "the log that was opened", "another", "run it again")
         yield fd
     finally:

@@ -70,20 +70,21 @@ class Location(NamedTuple):
 def locate(fd: int) -> Location:
     """Locate an open directory by the mount table.
 
-    Right until something on the way is renamed or mounted. Raises OSError.
+    Its kind is UNKNOWN without /proc. Right until something on the way is renamed or mounted.
     """
-    if sys.platform != "linux":
+    try:
+        here = PurePath(os.readlink(f"/proc/self/fd/{fd}"))
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+            return find_location(table, mount_of(fd)[1], here)
+    except OSError:
         return Location(UNKNOWN, "", PurePath())
-    here = PurePath(os.readlink(f"/proc/self/fd/{fd}"))
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-        return find_location(table, mount_of(fd)[1], here)
 
 
 def find_location(table: Iterable[str], mount: int, here: PurePath) -> Location:
     """Return the location of the path `here` on a mount of proc_pid_mountinfo(5)'s table."""
     for line in table:
         number, _, device, root, point, *rest = line.split(" ")
-        if number == str(mount):
+        if number == str(mount) and here.is_relative_to(_plain(point)):
             kind = rest[rest.index("-") + 1]
             return Location(kind, device, PurePath(_plain(root), here.relative_to(_plain(point))))
     return Location(UNKNOWN, "", here)

@@ -15,7 +15,7 @@ from bootstrap.errors import (
     TamperedStateError,
     UnsafeFileError,
 )
-from bootstrap.files import require_regular, storage_error
+from bootstrap.files import is_in_place, require_regular, storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class HeldLock(NamedTuple):
 
         Once somebody unlinked or renamed it, another runner can lock a new one.
         """
-        if not _is_in_place(self.fd, self.directory):
+        if not is_in_place(self.fd, self.directory, LOCK_NAME):
             found = "another file, or none"
             raise _tampered(self.directory, "the file that is locked", found)
 
@@ -73,7 +73,7 @@ def _acquire(directory: Directory, deadline: float, between: Callable[[], None])
         try:
             _wait(fd, directory, deadline, between)
             # Whoever waited for a file that was unlinked or renamed meanwhile holds nothing.
-            if _is_in_place(fd, directory):
+            if is_in_place(fd, directory, LOCK_NAME):
                 return fd
         except BaseException:
             os.close(fd)
@@ -83,24 +83,27 @@ def _acquire(directory: Directory, deadline: float, between: Callable[[], None])
 
 
 def _open(directory: Directory) -> int:
-    path = directory.path / LOCK_NAME
     try:
         fd = os.open(LOCK_NAME, _FLAGS, 0o600, dir_fd=directory.fd)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise _tampered(directory, "a regular file", os.strerror(error.errno)) from error
-        raise storage_error(path, error) from error
+        raise storage_error(directory.path / LOCK_NAME, error) from error
     try:
-        status = require_regular(fd, path)
-        if status.st_uid != os.geteuid():
-            raise _tampered(directory, "a file of ours", f"owner {status.st_uid}")
-    except UnsafeFileError as error:
-        os.close(fd)
-        raise _tampered(directory, error.expected, error.found) from error
+        _require_ours(fd, directory)
     except TamperedStateError:
         os.close(fd)
         raise
     return fd
+
+
+def _require_ours(fd: int, directory: Directory) -> None:
+    try:
+        owner = require_regular(fd, directory.path / LOCK_NAME).st_uid
+    except UnsafeFileError as error:
+        raise _tampered(directory, error.expected, error.found) from error
+    if owner != os.geteuid():
+        raise _tampered(directory, "a file of ours", f"owner {owner}")
 
 
 def _wait(fd: int, directory: Directory, deadline: float, between: Callable[[], None]) -> None:
@@ -122,14 +125,6 @@ def _wait(fd: int, directory: Directory, deadline: float, between: Callable[[], 
             found=os.strerror(error.errno or errno.EIO),
             remedy="name a directory on a local filesystem with --state-dir",
         ) from error
-
-
-def _is_in_place(fd: int, directory: Directory) -> bool:
-    try:
-        named = os.lstat(LOCK_NAME, dir_fd=directory.fd)
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(named, os.fstat(fd))
 
 
 def _held(fd: int, directory: Directory) -> LockHeldError:

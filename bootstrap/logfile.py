@@ -142,7 +142,10 @@ def lines_between(fd: int, start: int, size: int, path: str) -> Iterator[bytes]:
 
 
 def _read_block(fd: int, start: int, end: int, path: str) -> bytes:
-    block = os.pread(fd, end - start, start)
+    try:
+        block = os.pread(fd, end - start, start)
+    except OSError as error:
+        raise chain_error(path, "a file that can be read", str(error.strerror)) from error
     if len(block) != end - start:
         raise chain_error(path, f"{end} bytes", "a file that shrinks while it is read")
     return block

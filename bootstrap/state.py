@@ -159,7 +159,7 @@ def open_attempt(state: State, attempt_id: str) -> Directory:
     """Open the directory of an attempt.
 
     Raises UsageError when the text has not the form of an attempt id, and UnsafeFileError with
-    `reason` `missing`, or `not_regular` for anything but a directory.
+    `reason` one of `missing`, `not_regular` for anything but a directory, `unreadable`.
     """
     if not is_minted("att", attempt_id):
         raise UsageError(
@@ -172,8 +172,13 @@ def open_attempt(state: State, attempt_id: str) -> Directory:
     try:
         return open_directory_beneath(state.directory, name)
     except OSError as error:
-        reason = "missing" if isinstance(error, FileNotFoundError) else "not_regular"
-        found = os.strerror(error.errno or errno.EIO)
+        reasons = {
+            errno.ENOENT: "missing",
+            errno.ENOTDIR: "not_regular",
+            errno.ELOOP: "not_regular",
+        }
+        code = error.errno or errno.EIO
+        reason, found = reasons.get(code, "unreadable"), os.strerror(code)
         path = str(state.directory.path / name)
         raise UnsafeFileError(path, expected="a directory", found=found, reason=reason) from error
 

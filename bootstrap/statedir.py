@@ -131,6 +131,8 @@ def _open_folder(descent: Descent, name: str, *, create: bool) -> Directory:
     except FileNotFoundError as error:
         remedy = "run a bootstrap first, or name the right --workspace and --state-dir"
         raise refused(path, "the state of this workspace", "none", remedy) from error
+    except NotADirectoryError as error:  # also what a link answers
+        raise refused(path, "a directory", "a link, or another kind of file") from error
     status = os.fstat(fd)
     mode = stat.S_IMODE(status.st_mode) & 0o777
     if status.st_uid != os.geteuid() or mode != FOLDER_MODE:
