@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LANDLOCK_CREATE_RULESET: Final = 444
+OVERLAY: Final = """
+mount -t tmpfs tmpfs /mnt && cd /mnt && mkdir lower upper work top &&
+mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work top
+"""
 
 
 def _runs(*argv: str) -> bool:
@@ -57,12 +61,15 @@ PROBES: Final[dict[str, Callable[[], bool]]] = {
     "landlock": lambda: landlock_abi() >= 3,
     "linux": lambda: sys.platform == "linux",
     "mount": lambda: _runs("unshare", "--mount", "true"),
+    "openssl": lambda: _runs("sh", "-c", "openssl pkeyutl -help 2>&1 | grep -q rawin"),
+    "overlay": lambda: _runs("unshare", "--mount", "sh", "-c", OVERLAY),
     "pid-namespace": lambda: _runs("unshare", "--pid", "--fork", "--mount-proc", "true"),
     "plain-user": lambda: os.geteuid() != 0,
     "python3.9": lambda: python39() is not None,
     "root": lambda: os.geteuid() == 0,
     "slurm": lambda: shutil.which("slurmctld") is not None,
     "strace": lambda: _runs("strace", "-V"),
+    "tini": lambda: _runs("tini", "--version"),
     "tmux": lambda: _runs("tmux", "-V"),
 }
 
