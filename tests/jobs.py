@@ -83,6 +83,11 @@ class Job:
         return folder
 
     @property
+    def has_log(self) -> bool:
+        """Whether any record was written yet."""
+        return any(self.state_root.glob("*/job-log.jsonl"))
+
+    @property
     def attempts(self) -> list[Path]:
         """The attempts' directories, oldest first."""
         return sorted((self.state / "attempts").iterdir(), key=lambda path: path.stat().st_mtime_ns)
