@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from attempt_runner import inside
+from attempt_runner.cells import open_cell
 from attempt_runner.isolate import PROMISES, STRONGEST_FIRST, TIERS, Isolation, can_reach
 from attempt_runner.tryout import try_out
 from bootstrap.errors import IsolationError
@@ -122,8 +123,9 @@ def _why_not(tier: Tier, room: Room, bwrap: str | None) -> str:
 def _cleanup(tier: Tier, room: Room) -> str:
     if "bwrap" in tier:
         return "pid-namespace"
-    if room.cgroup is not None:
-        return "cgroup"
+    with open_cell() as cell:
+        if cell is not None:
+            return "cgroup"
     return "uid" if room.user is not None else cleanup_level()
 
 

@@ -24,19 +24,19 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from attempt_runner.cells import own_cgroup
+from attempt_runner.isolate import Isolation, Room, User, enclose
+from attempt_runner.probe import examine
+from attempt_runner.status import status_pipe
+from attempt_runner.tryout import Ground
+from bootstrap.processes import MARKER_VARIABLE, Child, Limits, run_child
+from bootstrap.proctable import all_processes
+from bootstrap.reaper import clear_descendants, guard_runner
+from bootstrap.signals import SignalInbox
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from attempt_runner.cells import own_cgroup  # noqa: E402 - the path comes first
-from attempt_runner.isolate import Isolation, Room, User, enclose  # noqa: E402 - as above
-from attempt_runner.probe import examine  # noqa: E402 - as above
-from attempt_runner.status import status_pipe  # noqa: E402 - as above
-from attempt_runner.tryout import Ground  # noqa: E402 - as above
-from bootstrap.processes import MARKER_VARIABLE, Child, Limits, run_child  # noqa: E402 - as above
-from bootstrap.proctable import all_processes  # noqa: E402 - as above
-from bootstrap.reaper import clear_descendants, guard_runner  # noqa: E402 - as above
-from bootstrap.signals import SignalInbox  # noqa: E402 - as above
-
 FILES = ("receipt.json", "job-log.jsonl", "generation.json")
 
 
