@@ -8,7 +8,7 @@ It lies in a directory of the state, which no agent can write:
 
 The copy is not a git directory: git cannot hold all that a workspace can (empty directories,
 nested repositories, names that it refuses), and a copy is restored byte for byte. Git is
-shown the changed files alone. Nothing is synced: a generation does not outlive the boot.
+shown the changed files alone. The copy is not synced: a generation does not outlive the boot.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ from bootstrap.files import (
     write_new,
 )
 from bootstrap.globs import Globs
-from bootstrap.manifest import Tally, read_manifest, walk, write_manifest
+from bootstrap.manifest import Tally, open_manifest, read_manifest, save_manifest, walk
 from bootstrap.visit import LIMITS, Limits, Rules, TreeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import BinaryIO
 
     from attempt_runner.base import Base
     from bootstrap.differences import Difference
@@ -122,7 +121,7 @@ def record_baseline(
     workspace that cannot be recorded, and StorageError.
     """
     tally, stored = Tally(), Tally()
-    with make_directory(directory, TREE, DIRECTORY_MODE) as tree, _recordable():
+    with _recordable(directory), make_directory(directory, TREE, DIRECTORY_MODE) as tree:
         commit = _check_out(base, tree) if base and base.commit else None
         entries = _fill(workspace, tree, base, scope.rules())
         save_manifest(directory, MANIFEST, _counted(entries, tally, stored))
@@ -176,20 +175,6 @@ def open_baseline(directory: Directory) -> Baseline:
         ) from error
 
 
-def save_manifest(directory: Directory, name: str, entries: Iterable[Entry]) -> str:
-    """Write a manifest to a file and return its `tree_sha256`. Raises StorageError, TreeError."""
-    try:
-        with open(name, "wb", opener=_opener(directory)) as target:
-            return write_manifest(entries, target).tree_sha256
-    except OSError as error:
-        raise storage_error(directory.path / name, error) from error
-
-
-def open_manifest(directory: Directory, name: str) -> BinaryIO:
-    """Open a manifest that `save_manifest` wrote. Raises OSError."""
-    return open(name, "rb", opener=_opener(directory))
-
-
 def baseline_entries(directory: Directory) -> Iterator[Entry]:
     """Yield the entries of a baseline's manifest. Raises OSError, TamperedStateError."""
     with open_manifest(directory, MANIFEST) as manifest:
@@ -218,7 +203,7 @@ def _counted(entries: Iterable[Entry], tally: Tally, stored: Tally) -> Iterator[
 
 
 def _differences(workspace: Directory, directory: Directory, rules: Rules) -> list[Difference]:
-    with _recordable():
+    with _recordable(directory):
         save_manifest(directory, _SEEN, walk(workspace, rules))
     with open_manifest(directory, _SEEN) as seen:
         return list(compare(baseline_entries(directory), read_manifest(seen)))
@@ -242,7 +227,7 @@ def _refuse(paths: Sequence[bytes]) -> None:
 
 
 @contextmanager
-def _recordable() -> Iterator[None]:
+def _recordable(directory: Directory) -> Iterator[None]:
     """Turn what makes a workspace unfit, before any agent ran, into the operator's error."""
     try:
         yield
@@ -252,7 +237,5 @@ def _recordable() -> Iterator[None]:
         raise ConfigurationError(
             error.what, expected=error.expected, found=error.found, remedy=error.remedy
         ) from error
-
-
-def _opener(directory: Directory) -> Callable[[str, int], int]:
-    return lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=directory.fd)
+    except OSError as error:
+        raise storage_error(directory.path, error) from error

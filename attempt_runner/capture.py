@@ -15,15 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from attempt_runner.baseline import (
-    MANIFEST,
-    TREE,
-    baseline_entries,
-    open_baseline,
-    open_manifest,
-    save_manifest,
-)
-from attempt_runner.coverage import name_paths, sort_changes
+from attempt_runner.baseline import MANIFEST, TREE, baseline_entries, open_baseline
+from attempt_runner.coverage import NAMED_PATHS, name_paths, sort_changes
 from attempt_runner.diff import CaptureError, Side, write_diff
 from attempt_runner.git import find_git
 from attempt_runner.proof import NotReproducedError, prove
@@ -33,7 +26,7 @@ from bootstrap.errors import Finding, RefusalError, TamperedStateError
 from bootstrap.files import open_directory_beneath, storage_error
 from bootstrap.globs import Globs
 from bootstrap.live import path_to_json
-from bootstrap.manifest import read_manifest, walk
+from bootstrap.manifest import open_manifest, read_manifest, save_manifest, walk
 from bootstrap.seal import seal
 from bootstrap.visit import TreeError
 
@@ -80,14 +73,18 @@ class Captured:
             "tree_sha256": self.tree_sha256,
             "changed_paths": self.changed,
             "protected": list(self.protection.patterns),
-            "restored_protected": [path_to_json(path) for path in self.restored],
+            "restored_protected": {"count": len(self.restored), "first": _first(self.restored)},
             "recorded": {
                 "modes": self.recorded.modes,
                 "owners": self.recorded.owners,
                 "directories": self.recorded.directories,
-                "first": [path_to_json(path) for path in self.recorded.first],
+                "first": _first(self.recorded.first),
             },
         }
+
+
+def _first(paths: Sequence[bytes]) -> list[str]:
+    return [path_to_json(path) for path in paths[:NAMED_PATHS]]
 
 
 def capture(

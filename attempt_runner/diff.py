@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from attempt_runner.restore import tampered
 from bootstrap.errors import IntegrityError, UnsafeFileError, shown
 from bootstrap.files import CHUNK, open_regular
-from bootstrap.visit import changed
+from bootstrap.visit import TreeError, changed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,11 +116,22 @@ def _write_content(stream: BinaryIO, side: Side, entry: Entry) -> None:
     except UnsafeFileError as error:
         raise _differs(side, entry, error.found) from error
     try:
+        if not side.ours:
+            _refuse_lent(fd, side, entry)
         content = _copy_hashed(fd, stream, entry)
     finally:
         os.close(fd)
     if content != entry.content:
         raise _differs(side, entry, content.decode("ascii"))
+
+
+def _refuse_lent(fd: int, side: Side, entry: Entry) -> None:
+    """Refuse a hard link to a file of ours, which an agent of another user may not read."""
+    status, ours = os.fstat(fd), os.geteuid()
+    if status.st_nlink > 1 and status.st_uid == ours != os.fstat(side.root.fd).st_uid:
+        raise TreeError(
+            entry.path, "links", expected="one link", found="a hard link to a file of the runner's"
+        )
 
 
 def _differs(side: Side, entry: Entry, found: str) -> IntegrityError:

@@ -169,7 +169,7 @@ def find_git(search: str = SEARCH) -> str:
             "git",
             expected=f"a program on {search}",
             found="none",
-            remedy="install git, or name its directory with --path-add",
+            remedy="install git there",
         )
     return program
 

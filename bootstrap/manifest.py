@@ -25,16 +25,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from bootstrap.errors import TamperedStateError
-from bootstrap.files import CHUNK
+from bootstrap.files import CHUNK, storage_error
 from bootstrap.visit import Rules, TreeError, open_node, require_unchanged, unreadable, visit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
 
     from bootstrap.files import Directory
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 SET_ID: Final = stat.S_ISUID | stat.S_ISGID
 NO_CONTENT: Final = b"-"
+_UNRESERVED: Final = re.compile(rb"[\w.~/-]*")  # \w of bytes is ASCII: most names, unchanged
 _EXECUTABLE: Final = 0o755
 _PLAIN: Final = 0o644
 
@@ -164,6 +166,26 @@ def write_manifest(entries: Iterable[Entry], target: BinaryIO) -> Tally:
     return tally
 
 
+def save_manifest(directory: Directory, name: str, entries: Iterable[Entry]) -> str:
+    """Write a manifest to a file, durable on return, and return its `tree_sha256`.
+
+    Raises StorageError, and TreeError from the entries.
+    """
+    try:
+        with open(name, "wb", opener=_opener(directory)) as target:
+            tally = write_manifest(entries, target)
+            target.flush()
+            os.fsync(target.fileno())
+    except OSError as error:
+        raise storage_error(directory.path / name, error) from error
+    return tally.tree_sha256
+
+
+def open_manifest(directory: Directory, name: str) -> BinaryIO:
+    """Open a manifest that `save_manifest` wrote. Raises OSError."""
+    return open(name, "rb", opener=_opener(directory))
+
+
 def read_manifest(source: BinaryIO) -> Iterator[Entry]:
     """Yield the entries of a stored manifest. Raises TamperedStateError for a bad line.
 
@@ -208,4 +230,8 @@ def _field(entry: Entry) -> bytes:
 
 
 def _quote(data: bytes) -> bytes:
-    return quote_from_bytes(data).encode("ascii")
+    return data if _UNRESERVED.fullmatch(data) else quote_from_bytes(data).encode("ascii")
+
+
+def _opener(directory: Directory) -> Callable[[str, int], int]:
+    return lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=directory.fd)

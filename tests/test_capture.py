@@ -214,6 +214,16 @@ def test_an_unreadable_file_is_named(bench: Bench) -> None:
     assert "code.py" in refused(bench)["coverage"]
 
 
+@needs("root")
+def test_a_hard_link_to_a_file_of_the_runner_is_named(bench: Bench) -> None:
+    """What an agent of another user could not read does not reach the scorer by our hand."""
+    secret = bench.root / "secret"
+    secret.write_text("precious\n")
+    os.chown(bench.workspace, 65534, 65534)
+    (bench.workspace / "mine").hardlink_to(secret)
+    assert refused(bench) == {"coverage": "links: mine"}
+
+
 @needs("root", "mount")
 def test_a_mount_is_named(tmp_path: Path) -> None:
     """A bind mount of the same filesystem keeps the device number, and is found all the same."""
