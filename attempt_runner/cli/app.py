@@ -29,6 +29,8 @@ COMMANDS: Final = (
     "show",
     "explain",
     "lab",
+    "doctor",
+    "confined",
     "score",
     "keygen",
     "attest",
