@@ -78,6 +78,12 @@ def test_a_hundred_thousand_cases_are_read_without_a_tree() -> None:
     assert score.reasons[-1].startswith("[cut: ")
 
 
+def test_a_stream_of_more_tests_than_anybody_writes_is_refused() -> None:
+    """The work for sixteen megabytes of `ok` is bounded."""
+    score = _read("tap", b"ok\n" * (MAX_SCORE_BYTES // 3))
+    assert (score.verdict, "at most" in score.cause) == ("error", True)
+
+
 def test_one_huge_message_is_bounded_while_it_is_read() -> None:
     """Eight megabytes of traceback become one reason of a receipt's length."""
     failure = b"<failure>" + b"line\n" * 1_600_000 + b"</failure>"

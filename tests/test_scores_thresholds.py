@@ -15,6 +15,7 @@ from tests.scores import golden, read_bytes
         ("suite/task/f1<=.5", "suite/task/f1", 0.5),
         ("x==-1", "x", -1.0),
         ("x<2", "x", 2.0),
+        (" exact match >= 1 ", "exact match", 1.0),
     ],
 )
 def test_a_threshold_is_a_metric_a_comparison_and_a_number(

@@ -74,6 +74,8 @@ def _reader(form: Format) -> Reader:
     try:
         return cast("Reader", importlib.import_module(f"attempt_runner.scores.{form.module}"))
     except ModuleNotFoundError as error:
+        if not form.extra:
+            raise
         raise ConfigurationError(
             f"the {form.module} reader",
             expected=f"the optional dependency [{form.extra}]",

@@ -6,6 +6,7 @@ tap.py has no subtests, takes `1005` for a plan and `\# TODO` for a directive.
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -17,12 +18,16 @@ from attempt_runner.scores.rules import Case, judge_cases
 from attempt_runner.scores.score import NoScoreError, wrong
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from attempt_runner.scores.rules import Outcome
     from attempt_runner.scores.score import Score, ScoreRules, Source
 
 INDENT: Final = 4  # columns of one level of subtests (TAP 14)
 MAX_LEVELS: Final = 32
+MAX_TESTS: Final = 200_000  # of one level: some seconds of work
 
+_PARSER: Final = Parser()
 _PLAN: Final = re.compile(r"1\.\.([0-9]{1,6})\s*(?:#.*)?")
 _TEST: Final = re.compile(r"(?:not )?ok(?:\s.*)?", re.DOTALL)
 _BAIL: Final = re.compile(r"\s*bail out!", re.IGNORECASE)
@@ -46,11 +51,9 @@ def read(source: Source, _rules: ScoreRules) -> Score:
     levels = [_Level()]
     for line in _outside_yaml(text):
         if _BAIL.match(line):
-            raise NoScoreError(
-                "error", f"tap: expected every test to run, got {line.strip()[:200]}"
-            )
+            raise wrong("tap", "every test to run", line.strip()[:200])
         depth, odd = divmod(len(line) - len(line.lstrip(" ")), INDENT)
-        content = line.strip()
+        content = line.strip(" ")  # a line behind a tab is noise
         if not odd and (_PLAN.fullmatch(content) or _TEST.fullmatch(content)):
             _enter(levels, depth)
             levels[-1].take(content)
@@ -68,22 +71,20 @@ def _decoded(data: bytes) -> str:
     return text
 
 
-def _outside_yaml(text: str) -> list[str]:
-    """Return the lines that no YAML block holds: such a block may quote any TAP."""
-    kept: list[str] = []
+def _outside_yaml(text: str) -> Iterator[str]:
+    """Yield the lines that no YAML block holds: such a block may quote any TAP."""
     end = ""
     # Not splitlines: it also splits at characters that a test's name may hold.
-    for raw in text.split("\n"):
-        line = raw.rstrip("\r")
+    for raw in io.StringIO(text, newline="\n"):
+        line = raw.rstrip("\r\n")
         if end:
             end = "" if line.rstrip() == end else end
         elif line.strip() == "---" and line.startswith(" "):
             end = line.rstrip().replace("---", "...")
         else:
-            kept.append(line)
+            yield line
     if end:
         raise NoScoreError("incomplete", "tap: expected the end of a YAML block, got none")
-    return kept
 
 
 def _enter(levels: list[_Level], depth: int) -> None:
@@ -125,6 +126,8 @@ class _Level:
         number, case = _parsed(line, len(self.numbers) + 1)
         if number in self.numbers:
             raise wrong("tap", "each test number once", f"{number} twice")
+        if len(self.numbers) >= MAX_TESTS:
+            raise wrong("tap", f"at most {MAX_TESTS} tests in a row", "more")
         self.numbers.add(number)
         self.cases += [case] if self.children is None else _with_children(case, self.children)
         self.children = None
@@ -152,7 +155,7 @@ def _parsed(line: str, following: int) -> tuple[int, Case]:
     for escape, stand_in in _ESCAPED.items():
         masked = masked.replace(escape, stand_in)
     try:
-        result = Parser().parse_line(masked)
+        result = _PARSER.parse_line(masked)
     except ValueError as error:
         raise wrong("tap: test number", "a number", error) from error
     if not isinstance(result, Result):

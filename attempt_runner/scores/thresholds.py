@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from attempt_runner.scores.score import Comparison, Counts, Source
 
 # The metric's name may hold anything but a comparison: `acc,none`, `suite/task/accuracy`.
-_FORM: Final = re.compile(r"([^<>=]+)(>=|<=|==|>|<)([0-9.eE+-]+)")
+_FORM: Final = re.compile(r"([^<>=]*[^<>=\s])\s*(>=|<=|==|>|<)\s*([0-9.eE+-]+)")
 _HOLDS: Final[dict[Comparison, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -49,7 +49,7 @@ class Metric:
 
 def parse_threshold(text: str) -> Threshold:
     """Return `metric>=0.8` as a threshold; the bound is a finite decimal. Raises UsageError."""
-    match = _FORM.fullmatch(text.replace(" ", ""))
+    match = _FORM.fullmatch(text.strip())
     try:
         bound = float(match[3]) if match else math.nan
     except ValueError:
