@@ -312,3 +312,27 @@ tell(taken=inbox.take())
         stderr=subprocess.PIPE,
     )
     assert told == {"taken": [15]}
+
+
+def test_without_waitid_and_pidfd_a_child_is_run_and_its_group_killed(
+    driver: Driver, token: str
+) -> None:
+    """As an older Python on macOS: status, time limit and the group hold; no more is claimed."""
+    told = driver.run(f"""
+import bootstrap.reaper
+del os.waitid, os.pidfd_open
+bootstrap.reaper.table_is_ours = lambda: False
+sys.platform = 'darwin'
+first = run('sh', '-c', 'sleep 50.{token} & echo done; exit 7')
+second = run('sh', '-c', 'trap "" TERM; while :; do sleep 0.1; done', timeout=0.3, grace=0.2)
+tell(codes=[first.code, second.code], signal=second.signal, timed_out=second.timed_out,
+     log=logged(), level=clear().level)
+""")
+    assert told == {
+        "codes": [7, None],
+        "signal": 9,
+        "timed_out": True,
+        "log": "done\n",
+        "level": "process-group",
+    }
+    wait_until(lambda: not alive(token))
