@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from attempt_runner import inside
+from attempt_runner.status import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -118,20 +119,6 @@ def evidence_of(agent: Isolation | None, scorer: Isolation) -> dict[str, str | b
     for promise in PROMISES:
         found[promise] = all(one.promises.get(promise, False) for one in children.values())
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """What to start in place of a command: its argv and the descriptors it must inherit.
-
-    The status pipe will tell of `shims` that each is ready; if `reports_exit`, and only then,
-    it must also tell how the command ended before it counts as started.
-    """
-
-    argv: tuple[str, ...]
-    pass_fds: tuple[int, ...] = ()
-    shims: int = 0
-    reports_exit: bool = False
 
 
 def enclose(isolation: Isolation, room: Room, argv: tuple[str, ...], status: Status) -> Launch:

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from attempt_runner.isolate import Launch
-
 _LIMIT: Final = 64 * 1024  # bytes: a pipe holds no more, and a line is a few hundred
 _ERROR: Final = b"error: "
 _READY: Final = b"ready"
@@ -29,6 +27,20 @@ class Status(NamedTuple):
     shim: int
     bwrap: int
     inner_shim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to start in place of a command: its argv and the descriptors it must inherit.
+
+    The status pipe will tell of `shims` that each is ready; if `reports_exit`, and only then,
+    it must also tell how the command ended before it counts as started.
+    """
+
+    argv: tuple[str, ...]
+    pass_fds: tuple[int, ...] = ()
+    shims: int = 0
+    reports_exit: bool = False
 
 
 @dataclass(frozen=True, slots=True)

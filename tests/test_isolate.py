@@ -13,14 +13,13 @@ from attempt_runner.isolate import (
     PROMISES,
     STRONGEST_FIRST,
     Isolation,
-    Launch,
     Room,
     Tier,
     User,
     enclose,
     evidence_of,
 )
-from attempt_runner.status import Start, Status, status_pipe
+from attempt_runner.status import Launch, Start, Status, status_pipe
 from tests.machine import needs
 from tests.someone import plain_python
 
