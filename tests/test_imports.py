@@ -27,8 +27,9 @@ ORDER: Final = """
     bootstrap.live bootstrap.freeze bootstrap.identity bootstrap.sweep
     bootstrap.prepare bootstrap.entrypoint
     attempt_runner.settings attempt_runner.resolve attempt_runner.jobfile
-    attempt_runner.isolate attempt_runner.canary attempt_runner.sockets attempt_runner.status
-    attempt_runner.tryout attempt_runner.probe
+    attempt_runner.status attempt_runner.isolate attempt_runner.canary attempt_runner.sockets
+    attempt_runner.cells attempt_runner.tryout attempt_runner.probe attempt_runner.doctor
+    attempt_runner.layout attempt_runner.leftovers attempt_runner.users
     attempt_runner.scores attempt_runner.scores.score attempt_runner.scores.fields
     attempt_runner.scores.rules attempt_runner.scores.thresholds attempt_runner.scores.eval_archive
     attempt_runner.scores.*
@@ -37,7 +38,8 @@ ORDER: Final = """
     attempt_runner.coverage attempt_runner.restore attempt_runner.baseline
     attempt_runner.diff attempt_runner.proof attempt_runner.capture
     attempt_runner.evidence attempt_runner.gate
-    attempt_runner.environment attempt_runner.exchange attempt_runner.plan
+    attempt_runner.environment attempt_runner.confined attempt_runner.exchange attempt_runner.plan
+    attempt_runner.enclosure
     attempt_runner.trial attempt_runner.start attempt_runner.children attempt_runner.scoring
     attempt_runner.attempt attempt_runner.resume attempt_runner.emit attempt_runner.story
     attempt_runner.lab
