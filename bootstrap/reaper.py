@@ -56,7 +56,8 @@ def guard_runner() -> None:
         return
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_DUMPABLE, 0)
-    reap_orphans(keep=0)
+    while reap_orphans(keep=0):
+        continue
     if _has_child() and os.getpid() != 1:
         raise ConfigurationError(
             "processes of the runner",
@@ -195,13 +196,15 @@ def _reap_with_group(pid: int) -> bool:
 
     One call of the kernel reaches all of a group at once, also a chain of processes that
     fork and exit faster than they can be listed. A dead process cannot leave its group, so
-    the number is not another's. Our own session may hold our caller: it is not touched.
+    the number is not another's. Our own session may hold our caller: it is not touched. A
+    group outside our pid namespace has the number 0, which would mean our own.
     """
     if not has_exited(pid):
         return False
-    if os.getsid(pid) != os.getsid(0):
+    group = os.getpgid(pid)
+    if group and os.getsid(pid) != os.getsid(0):
         with suppress(PermissionError):
-            os.killpg(os.getpgid(pid), signal.SIGKILL)
+            os.killpg(group, signal.SIGKILL)
     os.waitpid(pid, _WALL)
     return True
 
