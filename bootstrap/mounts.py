@@ -8,6 +8,7 @@ import re
 import sys
 from typing import Final
 
+_FDINFO_SIZE: Final = 1024  # bytes; the mount id is in the third line
 _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")  # how the table writes blanks and backslashes
 
 
@@ -21,10 +22,11 @@ def mount_of(fd: int) -> tuple[int, int]:
     if sys.platform != "linux":
         return os.fstat(fd).st_dev, 0
     try:
-        with open(f"/proc/self/fdinfo/{fd}", "rb") as info:
-            ids = [int(line.split()[1]) for line in info if line.startswith(b"mnt_id:")]
+        with open(f"/proc/self/fdinfo/{fd}", "rb", buffering=0) as info:
+            lines = info.read(_FDINFO_SIZE).splitlines()
     except FileNotFoundError as error:
         raise OSError(errno.ENOTSUP, "no /proc to tell mounts by") from error
+    ids = [int(line.split()[1]) for line in lines if line.startswith(b"mnt_id:")]
     return (0, ids[0]) if ids else (os.fstat(fd).st_dev, 0)
 
 

@@ -34,8 +34,8 @@ _REMOVE: Final = "remove it as its owner, and .attempt-trash-* beside it, then s
 _FOUND: Final = {
     errno.EXDEV: "a mount",
     errno.EBUSY: "a mount, or a directory in use by the system",
-    errno.ELOOP: "a parent that is a symbolic link",
-    errno.ENOTDIR: "a parent that is no directory",
+    errno.ELOOP: "a parent that is a link",
+    errno.ENOTDIR: "a parent that is a link or no directory",
     errno.ENOTEMPTY: "a process that keeps adding to it",
 }
 

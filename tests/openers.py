@@ -10,7 +10,7 @@ import ctypes
 import errno
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 
 import pytest
 
@@ -63,6 +63,13 @@ def deny_openat2() -> None:
         PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0
     ):
         raise OSError(ctypes.get_errno(), "no seccomp filter")
+
+
+class Caller(Protocol):
+    """What the `call` of `both_openers` does: call a function, one way or the other."""
+
+    def __call__(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return what the function returns."""
 
 
 def with_openat2(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
