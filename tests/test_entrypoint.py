@@ -168,7 +168,8 @@ def test_a_command_that_cannot_be_started_is_no_verdict(
     driver: Driver, argv: list[str], expected: int
 ) -> None:
     """127 or 126, as from a shell, and one line that says what was wrong."""
-    with driver.started(SUPERVISE, "30", *argv, stderr=subprocess.PIPE) as entrypoint:
+    env = {"PATH": os.defpath}  # a directory on it that may not be read would make 127 a 126
+    with driver.started(SUPERVISE, "30", *argv, stderr=subprocess.PIPE, env=env) as entrypoint:
         told, errors = entrypoint.communicate(timeout=PATIENCE)
     assert entrypoint.returncode == expected
     assert told == ""

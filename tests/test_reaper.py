@@ -14,6 +14,7 @@ from bootstrap.pidfd import send_signal
 from bootstrap.proctable import ProcessId, identify, read_process
 from tests.drivers import BLIND_PID_1, PID_1, alive
 from tests.machine import needs
+from tests.someone import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -187,9 +188,17 @@ clear()
 
 def test_children_from_before_are_refused() -> None:
     """A shell handed over its background job by `exec`: killing it later would be a surprise."""
+    script = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from bootstrap.reaper import guard_runner
+try:
+    guard_runner()
+except Exception as error:
+    print(error)
+"""
     handing_over = ("bash", "-c", 'sleep 5 & exec "$@"', "bash")
-    script = "from bootstrap.reaper import guard_runner\ntry:\n    guard_runner()\n"
-    argv = [*handing_over, sys.executable, "-I", "-c", script + "except Exception as e: print(e)"]
+    argv = [*handing_over, sys.executable, "-I", "-c", script]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
