@@ -68,9 +68,12 @@ def open_attempts(segment: Sequence[Record]) -> list[str]:
 def _stop_processes(identity: AttemptIdentity) -> tuple[int, str]:
     if identity.boot_id is not None and identity.boot_id != boot_id():
         return 0, "another boot"
-    strays = find_strays(identity.marker, tuple(identity.processes.values()))
-    stop_strays(strays, STRAY_GRACE)
-    return len(strays), SEARCHED
+    stopped = 0
+    # One that is stopped may have forked as it died: look until nothing is found.
+    while strays := find_strays(identity.marker, tuple(identity.processes.values())):
+        stop_strays(strays, STRAY_GRACE)
+        stopped += len(strays)
+    return stopped, SEARCHED
 
 
 def _not_proved(attempt_id: str) -> ProcessesRemainError:
