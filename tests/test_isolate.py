@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ from attempt_runner.isolate import (
 )
 from attempt_runner.status import Launch, Start, Status, status_pipe
 from tests.machine import needs
-from tests.someone import plain_python
+from tests.someone import AGENT, ROOT, plain_python
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,7 +144,7 @@ def test_a_mount_that_failed_is_not_the_commands_status(tier: Tier, tmp_path: Pa
 @pytest.mark.parametrize("tier", ["bwrap", "bwrap+landlock"])
 def test_the_same_holds_beneath_another_user(tier: Tier, tmp_path: Path) -> None:
     """The user switch in front of bubblewrap changes nothing about it."""
-    room = Room(writable=(), user=User(61_001, 61_001))
+    room = Room(writable=(), user=User(AGENT, AGENT))
     assert _launch(tier, room, ("/bin/sh", "-c", "exit 1")).proof == "yes"
     missing = replace(room, writable=(tmp_path / "missing",))
     assert _launch(tier, missing, COMMAND).proof != "yes"
@@ -155,7 +156,7 @@ def test_the_same_holds_beneath_another_user(tier: Tier, tmp_path: Path) -> None
 def test_a_command_in_bubblewrap_holds_no_descriptor_of_ours() -> None:
     """What would let it claim that it never ran is closed before it starts."""
     shell = 'test "$(ls /proc/self/fd | wc -l)" -le 4'  # ls itself opens the fourth
-    room = Room(writable=(), user=User(61_001, 61_001))
+    room = Room(writable=(), user=User(AGENT, AGENT))
     for tier in ("bwrap", "bwrap+landlock"):
         with status_pipe() as status:
             launch = enclose(isolation(tier), room, ("/bin/sh", "-c", shell), status.ends)
@@ -163,9 +164,37 @@ def test_a_command_in_bubblewrap_holds_no_descriptor_of_ours() -> None:
         assert done.returncode == 0
 
 
-def test_an_outcome_never_waits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "tier",
+    [
+        pytest.param("landlock", marks=needs("landlock")),
+        pytest.param("bwrap", marks=needs("bwrap")),
+        pytest.param("bwrap+landlock", marks=needs("bwrap", "landlock")),
+        pytest.param("uid", marks=needs("root")),
+    ],
+)
+def test_a_runner_that_is_killed_takes_the_command_along(tier: Tier) -> None:
+    """SIGKILL gives it no chance to clean up: the kernel does."""
+    code = (
+        "import subprocess, sys; sys.path.insert(0, sys.argv[1]);"
+        "from tests.test_isolate import *\n"
+        "user = User(AGENT, AGENT) if os.geteuid() == 0 else None\n"
+        "with status_pipe() as status:\n"
+        "    shell = ('/bin/sh', '-c', 'echo up; exec sleep 60')\n"
+        "    room = Room(writable=(), user=user)\n"
+        "    launch = enclose(isolation(sys.argv[2]), room, shell, status.ends)\n"
+        "    subprocess.run(launch.argv, pass_fds=launch.pass_fds, cwd='/')\n"
+    )
+    argv = (sys.executable, "-c", code, str(ROOT), tier)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as runner:
+        assert runner.stdout is not None
+        assert runner.stdout.readline() == b"up\n"
+        runner.kill()
+        assert runner.stdout.read() == b""  # nobody holds the pipe any more
+
+
+def test_an_outcome_never_waits() -> None:
     """A pipe that somebody still holds, full or garbled, is read in bounded time."""
-    del tmp_path
     with status_pipe() as status:
         held = os.dup(status.ends.shim)
         os.write(held, b"\xff{]\n" * 1000)
