@@ -6,11 +6,11 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from attempt_runner.change import seal_capture
+from attempt_runner.change import make_tree, seal_capture
 from attempt_runner.children import run_agent, run_scorer
 from attempt_runner.evidence import SEALED_DIFF, load_evidence
 from attempt_runner.gate import Accepted, judge_evidence, refusal
-from attempt_runner.scoring import import_score, make_tree, write_receipt
+from attempt_runner.scoring import import_score, write_receipt
 from attempt_runner.start import start_trial
 from attempt_runner.trial import Trial, close_aborted, close_accepted, close_rejected
 from bootstrap.errors import (
@@ -70,7 +70,7 @@ def _decide(trial: Trial) -> Accepted:
         attempt_id=trial.identity.attempt_id,
     )
     _seal_change(trial)  # 10
-    scored = run_scorer(trial, make_tree(trial))  # 11
+    scored = run_scorer(trial, make_tree(trial, trial.directory.path / SEALED_DIFF))  # 11
     _stop_if_asked(scored.exited.interrupted)
     with _undisturbed(trial.inbox):
         score = import_score(trial, scored)  # 12

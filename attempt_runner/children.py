@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from attempt_runner.cells import open_cell
 from attempt_runner.environment import child_environment
 from attempt_runner.evidence import SEALED_DIFF, SEALED_PROMPT
-from attempt_runner.exchange import PRIVATE, furnish, give
+from attempt_runner.exchange import PRIVATE, furnish, give, give_tree
 from attempt_runner.gate import refusal
 from attempt_runner.isolate import enclose
 from attempt_runner.status import Start, status_pipe
@@ -132,6 +132,8 @@ def run_scorer(trial: Trial, tree: Path | None) -> Scored:
     with open_directory_beneath(trial.exchange, "scorer") as parent:
         directory = make_directory(parent, SCORE_DIRECTORY, PRIVATE)
     give(directory, enclosure.user)
+    if tree and trial.job.tree_writable:
+        give_tree(tree, enclosure.user)
     nonce = secrets.token_hex(16)
     score = directory.path if trial.job.score_file else directory.path / SCORE_NAME
     words = _scorer_words(trial, own, score, tree)

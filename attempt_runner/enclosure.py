@@ -7,11 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attempt_runner.isolate import PROMISES, Isolation, Promise, Room, User, evidence_of
+from attempt_runner.isolate import PROMISES, Isolation, Promise, Room, User, evidence_of, unconfined
 from attempt_runner.layout import check_apart, check_guarded, check_single_links
-from attempt_runner.probe import choose
-from attempt_runner.tryout import Ground
-from attempt_runner.users import Tenancy, hold_user, parse_pool, resolve_user
 from bootstrap.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +17,7 @@ if TYPE_CHECKING:
 
     from attempt_runner.plan import Inputs, Intent
     from attempt_runner.settings import Job
+    from attempt_runner.users import Tenancy
     from bootstrap.freeze import FrozenCommand
     from bootstrap.state import State
 
@@ -66,6 +64,15 @@ class Enclosures:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a tier is probed: the state's root, the scratch directory, the environment."""
+
+    root: Path
+    scratch: Path
+    environ: Mapping[str, str]
+
+
 def enclose_children(
     intent: Intent, inputs: Inputs, state: State, environ: Mapping[str, str], held: ExitStack
 ) -> Enclosures:
@@ -78,20 +85,15 @@ def enclose_children(
     job = intent.job
     root = state.directory.path.parent
     check_single_links(state.directory.path)
-    ground = Ground(
-        state_root=root,
-        scratch=Path(os.path.realpath(intent.scratch)),
-        environ=environ,
-        allowed_sockets=job.allow_socket,
-    )
+    place = _Place(root, Path(os.path.realpath(intent.scratch)), environ)
     agent = None
     if intent.agent:
         room = _room(job, root, intent.agent, job.agent_network, (intent.workspace,))
         tenant = _hold(held, job, job.agent_user, (intent.workspace, *room.writable), "agent")
-        agent = _enclose(job, room, tenant, ground)
+        agent = _enclose(job, room, tenant, place)
     room = _room(job, root, inputs.scorer, job.scorer_network, ())
     tenant = _hold(held, job, job.scorer_user, (intent.workspace, *room.writable), "scorer")
-    scorer = _enclose(job, room, tenant, ground, like=agent)
+    scorer = _enclose(job, room, tenant, place, like=agent)
     return Enclosures(agent, scorer, _check_reach(intent, inputs, root, agent, scorer))
 
 
@@ -115,22 +117,38 @@ def _hold(
         raise UsageError(
             f"--{role}-user", expected="it or --user-pool", found="both", remedy="leave one out"
         )
-    if named:
-        return held.enter_context(hold_user([resolve_user(named)], keep))
-    if job.user_pool:
-        return held.enter_context(hold_user(parse_pool(job.user_pool), keep))
-    return None
+    if not named and not job.user_pool:
+        return None
+    from attempt_runner.users import hold_user, parse_pool, resolve_user  # noqa: PLC0415 - rare
+
+    candidates = [resolve_user(named)] if named else parse_pool(job.user_pool or "")
+    return held.enter_context(hold_user(candidates, keep))
 
 
 def _enclose(
-    job: Job, room: Room, tenant: Tenancy | None, ground: Ground, like: Enclosure | None = None
+    job: Job, room: Room, tenant: Tenancy | None, place: _Place, like: Enclosure | None = None
 ) -> Enclosure:
     user = tenant.user if tenant else None
     room = replace(room, user=user)
     # One probe serves both children where nothing that a tier depends on differs.
     if like and like.user == user and like.room.network == room.network:
         return Enclosure(like.isolation, room, tenant)
-    return Enclosure(choose(job.isolation, room, ground, _required(job)), room, tenant)
+    return Enclosure(_choose(job, room, place), room, tenant)
+
+
+def _choose(job: Job, room: Room, place: _Place) -> Isolation:
+    if job.isolation == "none":
+        return unconfined()
+    from attempt_runner.probe import choose  # noqa: PLC0415 - canaries, where there is a tier
+    from attempt_runner.tryout import Ground  # noqa: PLC0415 - as above
+
+    ground = Ground(
+        state_root=place.root,
+        scratch=place.scratch,
+        environ=place.environ,
+        allowed_sockets=job.allow_socket,
+    )
+    return choose(job.isolation, room, ground, _required(job))
 
 
 def _required(job: Job) -> frozenset[Promise]:

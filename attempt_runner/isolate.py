@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from attempt_runner import inside
 from attempt_runner.status import Launch
+from bootstrap.reaper import cleanup_level
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -101,6 +102,17 @@ class Isolation:
     network: Network = "on"
     cleanup: str
     weaker: str = ""
+
+
+def unconfined() -> Isolation:
+    """Return tier `none`: no promise is kept."""
+    return Isolation(
+        tier="none",
+        python=sys.executable,
+        promises=dict.fromkeys(PROMISES, False),
+        notes=dict.fromkeys(PROMISES, "not isolated"),
+        cleanup=cleanup_level(),
+    )
 
 
 def evidence_of(agent: Isolation | None, scorer: Isolation) -> dict[str, str | bool]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attempt_runner.base import Base, parse_base
 from attempt_runner.environment import check_passed
 from attempt_runner.resolve import split_command
 from attempt_runner.scores.read import check_rules
@@ -26,6 +25,7 @@ from bootstrap.wipe import check_score_path
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from attempt_runner.base import Base
     from attempt_runner.settings import Job
 
 
@@ -72,7 +72,7 @@ def intend(job: Job, caller: Caller) -> Intent:
     """
     workspace = Path(os.path.realpath(job.workspace))
     _check_words(job)
-    base = parse_base(str(job.base), caller.cwd) if job.base else None
+    base = _read_base(job, caller)
     _check_apart(base, workspace)
     check_rules(job.score_format, score_rules(job, nonce=None, attempt_id=None))
     _check_score_files(job)
@@ -185,6 +185,14 @@ def _check_words(job: Job) -> None:
             "leave to read what was not hashed",
             "score {tree}, or give --scorer-reads-workspace",
         )
+
+
+def _read_base(job: Job, caller: Caller) -> Base | None:
+    if job.base is None:
+        return None
+    from attempt_runner.base import parse_base  # noqa: PLC0415 - git and all that it needs
+
+    return parse_base(str(job.base), caller.cwd)
 
 
 def _check_apart(base: Base | None, workspace: Path) -> None:

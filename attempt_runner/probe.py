@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from attempt_runner import inside
 from attempt_runner.cells import open_cell
-from attempt_runner.isolate import PROMISES, STRONGEST_FIRST, TIERS, Isolation, can_reach
+from attempt_runner.isolate import (
+    PROMISES,
+    STRONGEST_FIRST,
+    TIERS,
+    Isolation,
+    can_reach,
+    unconfined,
+)
 from attempt_runner.tryout import try_out
 from bootstrap.errors import IsolationError
 from bootstrap.freeze import FIXED_PATH
@@ -78,7 +85,7 @@ def examine(name: str, room: Room, ground: Ground) -> Examined:
     if tier is None:
         raise _refused(name, "no such tier", f"choose auto or one of {', '.join(TIERS)}")
     if tier == "none":
-        return Examined(tier, _nothing())
+        return Examined(tier, unconfined())
     bwrap = shutil.which("bwrap", path=FIXED_PATH)
     if why := _why_not(tier, room, bwrap):
         return Examined(tier, None, why)
@@ -92,16 +99,6 @@ def examine(name: str, room: Room, ground: Ground) -> Examined:
     )
     tried = try_out(draft, room, ground)
     return Examined(tier, None, tried) if isinstance(tried, str) else Examined(tier, tried)
-
-
-def _nothing() -> Isolation:
-    return Isolation(
-        tier="none",
-        python=sys.executable,
-        promises=dict.fromkeys(PROMISES, False),
-        notes=dict.fromkeys(PROMISES, "not isolated"),
-        cleanup=cleanup_level(),
-    )
 
 
 def _why_not(tier: Tier, room: Room, bwrap: str | None) -> str:

@@ -1,27 +1,22 @@
-"""From the sealed diff to a receipt: the scoring tree, the score as read, the receipt."""
+"""From what the scorer left to a receipt: the score as read, and its binding."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from attempt_runner import change
 from attempt_runner.children import SCORE_NAME, describe
-from attempt_runner.evidence import RECEIPT, SEALED_DIFF
-from attempt_runner.exchange import give_tree
+from attempt_runner.evidence import RECEIPT
 from attempt_runner.gate import refusal
 from attempt_runner.plan import score_rules
 from attempt_runner.scores.read import read_score
 from attempt_runner.scores.score import MAX_SCORE_BYTES
 from attempt_runner.scores.served import model_evidence, parse_aliases, served_model
-from attempt_runner.tree import PatchRefusedError
 from bootstrap.bind_receipt import Identity, ReceiptInputError, build_receipt
 from bootstrap.errors import Finding, RefusalError, UnavailableError, UnsafeFileError
 from bootstrap.files import read_regular, write_new
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from attempt_runner.children import Scored
     from attempt_runner.scores.score import Score
     from attempt_runner.trial import Trial
@@ -29,20 +24,6 @@ if TYPE_CHECKING:
 EX_TEMPFAIL: Final = 75  # sysexits.h: how a scorer says that it is not to be had now
 EXIT_CODE: Final = "exit-code"  # the one format without a file
 RECEIPTED: Final = ("pass", "fail")  # verdicts that make a receipt
-
-
-def make_tree(trial: Trial) -> Path | None:
-    """Make the scorer's tree: the trusted base with the sealed diff applied.
-
-    Returns None where the job has no starting point. A diff that does not apply is no score.
-    """
-    try:
-        tree = change.make_tree(trial, trial.directory.path / SEALED_DIFF)
-    except PatchRefusedError as error:
-        raise no_score(str(error)) from error
-    if tree and trial.job.tree_writable:
-        give_tree(tree, trial.enclosures.scorer.user)
-    return tree
 
 
 def import_score(trial: Trial, scored: Scored) -> Score:
