@@ -119,7 +119,7 @@ def state_root(named: Path | None, caller: Caller) -> StateRoot:
     if named is not None:
         return StateRoot(named, named=True)
     default = default_root(caller.environ, caller.uid)
-    return StateRoot(default, named=STATE_DIR_VARIABLE in caller.environ)
+    return StateRoot(default, named=bool(caller.environ.get(STATE_DIR_VARIABLE)))
 
 
 def parse_requirements(words: Iterable[str]) -> dict[str, str | None]:
@@ -215,12 +215,12 @@ def _check_switches(job: Job) -> None:
 
 def _check_score_files(job: Job) -> None:
     for name in job.score_file:
-        if "/" in name or name in (".", ".."):
+        if name.startswith("/") or not {"", ".", ".."}.isdisjoint(name.split("/")):
             raise UsageError(
                 "score-file",
-                expected="a name in the score directory",
+                expected="a path within the score directory",
                 found=shown(name),
-                remedy="let the scorer write below {score}, without a directory of its own",
+                remedy="name it as the scorer writes it below {score}",
             )
 
 

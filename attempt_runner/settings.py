@@ -301,7 +301,7 @@ class Job:
         default=(),
         metadata=_about(
             "scorer",
-            "File that the scorer leaves in its score directory, which is then {score}. "
+            "Path of a file that the scorer leaves in its score directory, which is then {score}. "
             "Repeatable: all must parse and pass.",
             stage="attempt",
             metavar="NAME",

@@ -75,7 +75,11 @@ class Trial:
 
 
 def close_accepted(trial: Trial, accepted: Accepted) -> None:
-    """Log the accept, then write decision.json: the log record is the commit point."""
+    """Log the accept, then write decision.json: the log record is the commit point.
+
+    Raises TamperedStateError if the lock's file was taken away: another runner could hold one.
+    """
+    trial.ground.lock.require_held()
     trial.log("accepted", receipt_sha256=accepted.receipt_sha256)
     _write_decision(trial, "accept", [], "")
 

@@ -106,7 +106,7 @@ def read_identity(directory: Directory, attempt_id: str) -> AttemptIdentity:
 
 
 def _from_json(document: Any, attempt_id: str) -> AttemptIdentity:
-    if document["attempt_version"] != VERSION:
+    if _number(document["attempt_version"]) != VERSION:
         raise ValueError("another version of the file format")
     if document["attempt_id"] != attempt_id:
         raise ValueError("the identity of another attempt")

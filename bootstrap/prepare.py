@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bootstrap.files import AgentPath
     from bootstrap.freeze import FrozenCommand
     from bootstrap.live import LivePath
+    from bootstrap.lock import HeldLock
     from bootstrap.signals import SignalInbox
 
 FROZEN_DIRECTORY: Final = "frozen"
@@ -52,6 +53,7 @@ class Ground:
     state: State
     workspace: Directory
     log: JobLog
+    lock: HeldLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +108,10 @@ def hold_workspace(
     """
     with (
         open_state(workspace, root.path, create=create, named=root.named) as state,
-        lock(state, wait, lambda: _stop_waiting(inbox.pending)),
+        lock(state, wait, lambda: _stop_waiting(inbox.pending)) as held,
         _open_workspace(state.workspace) as opened,
     ):
-        yield Ground(state, opened, JobLog(state.directory))
+        yield Ground(state, opened, JobLog(state.directory), held)
 
 
 def _stop_waiting(number: int | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from attempt_runner.attempt import run_attempt
 from attempt_runner.change import kind_of_baseline
 from attempt_runner.cli.flags import job_command
-from attempt_runner.cli.jobs import announce_isolation, caller, claims_of, read_intent
+from attempt_runner.cli.jobs import announce_weakness, caller, claims_of, read_intent
 from attempt_runner.cli.output import complain, write_result
 from attempt_runner.enclosure import enclose_children
 from attempt_runner.resume import resume
@@ -33,7 +33,7 @@ def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]
     who = caller()
     intent = read_intent(config, flags, who)
     guard_runner()
-    announce_isolation(intent)
+    announce_weakness(intent.job)
     with ExitStack() as held:
         ground = held.enter_context(
             hold_workspace(

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final
 from attempt_runner.cli.output import complain
 from attempt_runner.plan import Caller, Intent, intend, state_root
 from attempt_runner.resolve import resolve
+from attempt_runner.scores.formats import TABLE
 from bootstrap.state import open_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from attempt_runner.settings import Job
     from bootstrap.state import State
 
 WEAK: Final = (
@@ -40,10 +42,12 @@ def read_intent(config: Path | None, flags: Mapping[str, object], who: Caller) -
     return intend(job, who)
 
 
-def announce_isolation(intent: Intent) -> None:
-    """Say on standard error when nothing keeps the children from the runner's state."""
-    if intent.job.isolation == "none":
+def announce_weakness(job: Job) -> None:
+    """Say on standard error what the operator chose that proves less."""
+    if job.isolation == "none":
         complain(WEAK)
+    if warning := TABLE[job.score_format].warning:
+        complain(warning)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from attempt_runner.attempt import run_attempt
 from attempt_runner.change import baseline_step, kind_of_baseline
 from attempt_runner.cli.flags import job_command
-from attempt_runner.cli.jobs import announce_isolation, caller, read_intent
+from attempt_runner.cli.jobs import announce_weakness, caller, read_intent
 from attempt_runner.cli.output import complain, write_result
 from attempt_runner.enclosure import enclose_children
 from attempt_runner.plan import plan_of, require_inputs
@@ -35,7 +35,7 @@ def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]
     inputs = require_inputs(intent, intent.scorer)
     model, *_ = frozen_model(intent.job, who.environ)
     guard_runner()
-    announce_isolation(intent)
+    announce_weakness(intent.job)
     with ExitStack() as held:
         with not_yet_started():
             ground = held.enter_context(
