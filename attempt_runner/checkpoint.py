@@ -145,9 +145,12 @@ def _split(line: str) -> tuple[str, bytes]:
     if match is None:
         raise ValueError("a line that is no signature")
     try:
-        return match[1], base64.b64decode(match[2], validate=True)
+        value = base64.b64decode(match[2], validate=True)
     except binascii.Error as error:
         raise ValueError("a signature that is not base64") from error
+    if base64.b64encode(value).decode("ascii") != match[2]:  # spare bits at the end
+        raise ValueError("a signature in another spelling of base64")
+    return match[1], value
 
 
 def _parse(text: str) -> Checkpoint:
