@@ -68,11 +68,10 @@ def survey(
     """
     with _places(state_root, scratch, user) as (state, workspace):
         room = Room(writable=(workspace,), hidden=(state,), network=False, user=user)
-        ground = Ground(
-            state_root=state, scratch=scratch, environ=environ, allowed_sockets=allowed_sockets
-        )
+        sockets = control_sockets(environ, allowed_sockets)
+        ground = Ground(state_root=state, scratch=scratch, sockets=sockets)
         tiers = tuple(examine(tier, room, ground) for tier in STRONGEST_FIRST)
-        return Survey(tiers, _auto(replace(room, network=True), ground), _facts(environ))
+        return Survey(tiers, _auto(replace(room, network=True), ground), _facts(sockets))
 
 
 def _auto(room: Room, ground: Ground) -> str:
@@ -99,7 +98,7 @@ def _places(
         shutil.rmtree(own, ignore_errors=True)
 
 
-def _facts(environ: Mapping[str, str]) -> dict[str, object]:
+def _facts(sockets: tuple[str, ...]) -> dict[str, object]:
     with open_cell() as cell:
         has_cgroup = cell is not None
     return {
@@ -110,7 +109,7 @@ def _facts(environ: Mapping[str, str]) -> dict[str, object]:
         "bwrap": _bwrap(),
         "cgroup": has_cgroup,
         "cleanup": cleanup_level(),
-        "control_sockets": list(control_sockets(environ)),
+        "control_sockets": list(sockets),
     }
 
 

@@ -140,13 +140,13 @@ def _choose(job: Job, room: Room, place: _Place) -> Isolation:
     if job.isolation == "none":
         return unconfined()
     from attempt_runner.probe import choose  # noqa: PLC0415 - canaries, where there is a tier
+    from attempt_runner.sockets import control_sockets  # noqa: PLC0415 - as above
     from attempt_runner.tryout import Ground  # noqa: PLC0415 - as above
 
     ground = Ground(
         state_root=place.root,
         scratch=place.scratch,
-        environ=place.environ,
-        allowed_sockets=job.allow_socket,
+        sockets=control_sockets(place.environ, job.allow_socket),
     )
     return choose(job.isolation, room, ground, _required(job))
 

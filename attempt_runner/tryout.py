@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from attempt_runner import canary
 from attempt_runner.isolate import PROMISES, enclose
-from attempt_runner.sockets import control_sockets
 from attempt_runner.status import status_pipe
 from bootstrap.errors import ConfigurationError
 from bootstrap.proctable import identify
@@ -36,14 +35,12 @@ class Ground:
     """Where and against what to probe.
 
     `state_root` exists, and the probe makes a directory in it; so it does in `scratch`, where
-    the child's exchange directory will be. `allowed_sockets` are control sockets that the
-    operator accepts.
+    the child's exchange directory will be. `sockets` are the control sockets to try.
     """
 
     state_root: Path
     scratch: Path
-    environ: Mapping[str, str]
-    allowed_sockets: tuple[str, ...] = ()
+    sockets: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +100,7 @@ def _setting(room: Room, ground: Ground) -> Iterator[_Setting]:
         ports = None
         if not room.network:
             ports = (stack.enter_context(_listen()), stack.enter_context(_receive()))
-        sockets = control_sockets(ground.environ, ground.allowed_sockets)
-        yield _Setting(state, home, mark, sockets, ports)
+        yield _Setting(state, home, mark, ground.sockets, ports)
 
 
 @contextmanager

@@ -62,8 +62,7 @@ def main() -> int:
     ground = Ground(
         state_root=args.base / "state",
         scratch=args.base / "scratch",
-        environ={},
-        allowed_sockets=tuple(args.allow),
+        sockets=tuple({args.listen} - {None, *args.allow}),
     )
     with ExitStack() as stack:
         if args.listen:

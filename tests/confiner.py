@@ -41,7 +41,7 @@ def outer(tier: str, base: Path, words: list[str]) -> int:
         readable=(HERE.parent,),
         hidden=(base / "state",),
     )
-    found = examine(tier, room, Ground(state_root=base / "state", scratch=base, environ={}))
+    found = examine(tier, room, Ground(state_root=base / "state", scratch=base, sockets=()))
     assert found.isolation is not None, found.why
     environment = {
         "PATH": os.defpath,

@@ -111,7 +111,7 @@ def room_of(scene: Scene, agent: Path, user: User | None) -> Room:
 def probe_once(tier: str, base: Path, user: User | None) -> Isolation:
     """Probe the tier in surroundings like those of the agents."""
     scene = lay_out(base / "probe", user)
-    ground = Ground(state_root=scene.at("state"), scratch=scene.base, environ={})
+    ground = Ground(state_root=scene.at("state"), scratch=scene.base, sockets=())
     examined = examine(tier, room_of(scene, ROOT, user), ground)
     if examined.isolation is None:
         sys.exit(f"{tier}: {examined.why}")

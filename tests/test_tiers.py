@@ -6,10 +6,10 @@ import os
 import secrets
 import subprocess
 import sys
-import sysconfig
 from typing import TYPE_CHECKING, Final
 
 import pytest
+import typer
 
 from tests.jobs import make_job
 from tests.machine import landlock_abi, needs
@@ -25,7 +25,7 @@ pytestmark = [
 ]
 NEEDED: Final = {"landlock": "landlock", "bwrap": "bwrap", "uid": "root"}
 TIERS: Final = ("none", "landlock", "bwrap", "uid", "bwrap+landlock", "uid+landlock")
-LIBRARIES: Final = sysconfig.get_path("purelib")
+LIBRARIES: Final = os.path.dirname(os.path.dirname(typer.__file__))
 # The console script, for an interpreter that has not installed us.
 START: Final = (
     f"import sys; sys.path[:0] = [{str(ROOT)!r}, {LIBRARIES!r}];"
