@@ -141,6 +141,8 @@ def copy_content(source: int, target: int, path: bytes, size: int) -> bytes:
     """
     if size < CHUNK:
         return _copy_small(source, target, path, size)
+    if os.fstat(source).st_size != size:
+        raise changed(path)
     os.ftruncate(target, size)
     for start, end in _data_ranges(source, size):
         _copy_range(source, target, path, start, end)

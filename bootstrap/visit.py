@@ -7,6 +7,7 @@ saw, so a tree that is swapped while it is read is an error and never another tr
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from bootstrap.files import Directory
 
 REPOSITORY: Final = b".git"  # the workspace's own, at the top: never part of its content
+# What is answered for a path that was there a moment ago, as a file or as a directory.
+_SWAPPED: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 _PROGRESS_STEP: Final = 4096  # paths between two calls of `progress`
 
 
@@ -107,7 +110,8 @@ def visit(root: Directory, rules: Rules, *, enter_excluded: bool = False) -> Ite
     descriptors with the depth. Raises TreeError.
     """
     visitor = _Visitor(rules, _mounts_beneath(root), os.fstat(root.fd).st_dev)
-    stack = [_Level(os.dup(root.fd), b"", visitor.names(root.fd, b""), excluded=False)]
+    names = visitor.names(root.fd, b"")
+    stack = [_Level(os.dup(root.fd), b"", names, excluded=False)]
     try:
         while stack:
             level = stack[-1]
@@ -172,7 +176,7 @@ class _Visitor:
             raise self._over(node.path, "depth", self._rules.limits.depth)
         fd = open_node(node, DIRECTORY_FLAGS)
         try:
-            if not same_file(os.fstat(fd), node.status):
+            if not os.path.samestat(os.fstat(fd), node.status):
                 raise changed(node.path)
             names = self.names(fd, node.path)
         except TreeError:
@@ -205,23 +209,15 @@ def open_node(node: Node, flags: int = READ_FLAGS) -> int:
         raise unreadable(node.path, error) from error
 
 
-def same_file(one: os.stat_result, other: os.stat_result) -> bool:
-    """Tell whether two statuses are of one file."""
-    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
-
-
 def require_unchanged(node: Node, fd: int) -> None:
     """Raise TreeError unless an open file is still what was met, and was not written since."""
-    now, then = os.fstat(fd), node.status
-    if (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_mode, now.st_dev) != (
-        then.st_ino,
-        then.st_size,
-        then.st_mtime_ns,
-        then.st_ctime_ns,
-        then.st_mode,
-        then.st_dev,
-    ):
+    if _stamp(os.fstat(fd)) != _stamp(node.status):
         raise changed(node.path)
+
+
+def _stamp(status: os.stat_result) -> tuple[int, ...]:
+    identity = status.st_dev, status.st_ino, status.st_mode
+    return (*identity, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def changed(path: bytes) -> TreeError:
@@ -230,7 +226,9 @@ def changed(path: bytes) -> TreeError:
 
 
 def unreadable(path: bytes, error: OSError) -> TreeError:
-    """Return the error for a path that the system would not show."""
+    """Return the error for a path that the system would not show, or that is another now."""
+    if error.errno in _SWAPPED:
+        return changed(path)
     found = os.strerror(error.errno or 0)
     return TreeError(path, "unreadable", expected="a path that can be read", found=found)
 
