@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from attempt_runner.copies import copy_tree
 from attempt_runner.git import Git, find_git, make_git
-from bootstrap.errors import ConfigurationError, shown
+from bootstrap.errors import ConfigurationError
 from bootstrap.files import open_directory
 from bootstrap.visit import TreeError
 
@@ -46,7 +46,7 @@ def parse_base(text: str, cwd: Path) -> Base:
     if at and commit and not commit.startswith("-") and (cwd / repository).is_dir():
         return Base(cwd / repository, commit)
     raise ConfigurationError(
-        f"base {shown(text)}",
+        f"base {text}",
         expected="DIR or REPO@COMMIT",
         found="no directory of that name",
         remedy="name a directory or a local repository with --base",
@@ -64,10 +64,10 @@ def copy_base(base: Path, target: Directory, rules: Rules) -> Iterator[Entry]:
             for entry in copy_tree(source, target, rules):
                 if stat.S_IFMT(entry.mode) not in _COPIED:
                     kind = stat.filemode(entry.mode)[0]
-                    raise _bad_base(base, f"file type {kind} at {shown(entry.path)}")
+                    raise _bad_base(base, f"file type {kind} at {os.fsdecode(entry.path)}")
                 yield entry
     except TreeError as error:
-        raise _bad_base(base, str(error)) from error
+        raise _bad_base(base, f"{error.found} at {os.fsdecode(error.path)}") from error
     except OSError as error:
         raise _bad_base(base, os.strerror(error.errno or 0)) from error
 
@@ -121,6 +121,6 @@ def _require(base: Base, ended: Ended) -> None:
         raise ConfigurationError(
             f"base {base.path}@{base.commit}",
             expected="a commit of a whole local repository",
-            found=shown(ended.told),
+            found=ended.told,
             remedy="fetch it, or name another with --base",
         )

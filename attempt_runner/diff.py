@@ -15,7 +15,7 @@ import tempfile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from attempt_runner.restore import tampered
-from bootstrap.errors import IntegrityError, UnsafeFileError, shown
+from bootstrap.errors import IntegrityError, UnsafeFileError
 from bootstrap.files import CHUNK, open_regular
 from bootstrap.visit import TreeError, changed
 
@@ -55,7 +55,7 @@ class CaptureError(IntegrityError):
         super().__init__(
             "capture",
             expected="git to compare two trees",
-            found=shown(ended.told),
+            found=ended.told,
             remedy="look for free space in the state directory, then start again",
         )
         self.too_large = ended.timed_out or ended.code == -signal.SIGXFSZ

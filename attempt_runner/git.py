@@ -81,13 +81,14 @@ class Ended:
         return self.timed_out or self.code != 0
 
     @property
-    def told(self) -> bytes:
-        """One account of the failure: what git said, or what ended it."""
+    def told(self) -> str:
+        """One line on the failure, not escaped: what git said, or what ended it."""
         if self.timed_out:
-            return b"no end within the time limit"
+            return "no end within the time limit"
         if self.code < 0:
-            return b"an end by signal %d" % -self.code
-        return self.message.strip() or b"exit status %d and no message" % self.code
+            return f"an end by signal {-self.code}"
+        said = os.fsdecode(self.message).strip().replace("\n", "; ")
+        return said or f"exit status {self.code} and no message"
 
 
 @dataclass(frozen=True, slots=True)

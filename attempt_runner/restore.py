@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from attempt_runner.copies import DIRECTORY_MODE, copy_content, new_file
-from bootstrap.errors import TamperedStateError, shown
+from bootstrap.errors import TamperedStateError
 from bootstrap.files import open_directory_beneath, open_regular
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _put_file(parent: Directory, name: bytes, copy: Directory, entry: Entry) -> 
 def tampered(entry: Entry, found: str) -> TamperedStateError:
     """Return the error for a file of a trusted copy that is not what its manifest says."""
     return TamperedStateError(
-        f"baseline of {shown(entry.path)}",
+        f"baseline of {os.fsdecode(entry.path)}",
         expected=entry.content.decode("ascii"),
         found=found,
         remedy="bootstrap the workspace again",

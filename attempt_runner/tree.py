@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from attempt_runner.base import copy_base
 from attempt_runner.copies import DIRECTORY_MODE, file_mode, settle
 from attempt_runner.git import BOUNDS, find_git, make_git
-from bootstrap.errors import RunnerError, shown
+from bootstrap.errors import RunnerError
 from bootstrap.files import Directory, make_directory, open_directory, storage_error
 from bootstrap.manifest import Tally
 from bootstrap.visit import EVERYTHING, TreeError
@@ -85,7 +85,7 @@ def apply_patch(git: Git, patch: Path, tree: Path, bounds: Bounds = BOUNDS) -> N
     finally:
         os.close(source)
     if ended.failed:
-        raise _refused(shown(ended.told))
+        raise _refused(ended.told)
 
 
 def _refused(found: str) -> PatchRefusedError:
@@ -115,6 +115,6 @@ def _settle(tree: Directory, *, writable: bool) -> None:
         settle(tree, mode_of)
     except TreeError as error:
         # The base was within the limits: it is the diff that is not.
-        raise _refused(str(error)) from error
+        raise _refused(f"{os.fsdecode(error.path)} over the limit: {error.expected}") from error
     except OSError as error:
         raise storage_error(tree.path, error) from error

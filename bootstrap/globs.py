@@ -14,7 +14,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bootstrap.errors import ConfigurationError, shown
+from bootstrap.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -79,7 +79,7 @@ def _compile(pattern: str) -> tuple[Callable[[str], object] | None, ...]:
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or pattern.startswith("/") or "\0" in pattern:
         raise ConfigurationError(
-            f"pattern {shown(pattern)!r}",
+            f"pattern {pattern!r}",
             expected="a relative path with no `..` and at least one component",
             found="another",
             remedy="write it relative to the top of the workspace",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bootstrap.beneath import DIRECTORY_FLAGS
-from bootstrap.errors import IntegrityError, shown
+from bootstrap.errors import IntegrityError
 from bootstrap.files import READ_FLAGS
 from bootstrap.mounts import mount_points, path_of
 
@@ -39,7 +39,7 @@ class TreeError(IntegrityError):
 
     def __init__(self, path: bytes, reason: str, *, expected: str, found: str) -> None:
         super().__init__(
-            f"path {shown(path)}",
+            f"path {os.fsdecode(path)}",
             expected=expected,
             found=found,
             remedy="repair or remove it, or leave it out with --exclude",

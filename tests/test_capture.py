@@ -258,7 +258,7 @@ def test_a_git_without_an_end_is_stopped(tmp_path: Path) -> None:
     slow = make_git("sleep", tmp_path / "git")
     ended = slow.run(["600"], work_tree=tmp_path, bounds=Bounds(seconds=0.2))
     assert ended.failed
-    assert ended.told == b"no end within the time limit"
+    assert ended.told == "no end within the time limit"
 
 
 def test_a_changed_copy_is_tampering(bench: Bench) -> None:
