@@ -1,6 +1,7 @@
 """A process that changes a workspace while it is wiped, until it is killed.
 
     python racer.py swap ONE OTHER      exchange two names, atomically, over and over
+    python racer.py plant NAME          create one file again as soon as it is gone
     python racer.py fill                create files over and over
 
 Works in its current directory, which follows a rename. Prints one line once it has begun.
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 AT_FDCWD: Final = -100
@@ -47,6 +48,12 @@ def swap(one: str, other: str) -> None:
         libc.renameat2(AT_FDCWD, paths[0], AT_FDCWD, paths[1], RENAME_EXCHANGE)
 
 
+def plant(name: str) -> None:
+    """Create a file for ever."""
+    while True:
+        os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+
+
 def fill() -> None:
     """Create files for ever; once the directory is removed there is nothing to do."""
     for number in itertools.count():
@@ -56,7 +63,9 @@ def fill() -> None:
             signal.pause()
 
 
+ACTIONS: Final[dict[str, Callable[..., None]]] = {"swap": swap, "plant": plant, "fill": fill}
+
 if __name__ == "__main__":
     sys.stdout.write("racing\n")
     sys.stdout.flush()
-    swap(*sys.argv[2:]) if sys.argv[1] == "swap" else fill()
+    ACTIONS[sys.argv[1]](*sys.argv[2:])

@@ -91,6 +91,21 @@ def test_a_directory_that_is_filled_meanwhile_is_removed_or_refused(
     assert names_in(ws.path) == set()
 
 
+@both_openers
+def test_a_score_that_is_planted_again_is_found(call: Caller, ws: Directory) -> None:
+    """A writer that is still alive is caught by the look-up after the wipe."""
+    with (
+        racing(ws.path, "plant", "scores"),
+        pytest.raises(WipeError, match="there again; stop the process that writes it"),
+    ):
+        _wipe_many_times(call, ws, b"scores")
+
+
+def _wipe_many_times(call: Caller, workspace: Directory, path: bytes) -> None:
+    for _ in range(10_000):
+        call(wipe, workspace, [AgentPath(path)])
+
+
 def test_a_wipe_that_is_killed_leaves_trash_that_the_next_run_removes(ws: Directory) -> None:
     """After SIGKILL at any point the tree is whole, or out of sight, or gone."""
     make_wide(ws.path / "scores", 20_000)
