@@ -58,6 +58,7 @@ def python39() -> str | None:
 PROBES: Final[dict[str, Callable[[], bool]]] = {
     "bwrap": lambda: _runs("bwrap", "--ro-bind", "/", "/", "--unshare-all", "true"),
     "git": lambda: _runs("git", "--version"),
+    "jq": lambda: _runs("jq", "--version"),
     "landlock": lambda: landlock_abi() >= 3,
     "linux": lambda: sys.platform == "linux",
     "mount": lambda: _runs("unshare", "--mount", "true"),
