@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from attempt_runner.environment import child_environment
 from attempt_runner.isolate import Room, enclose
 from attempt_runner.probe import choose
-from attempt_runner.sockets import control_sockets
 from attempt_runner.status import status_pipe
 from attempt_runner.tryout import Ground
 from bootstrap.errors import ConfigurationError, IsolationError
@@ -58,8 +57,8 @@ def run_confined(asked: Confinement, environ: Mapping[str, str], inbox: SignalIn
     """
     with _private_directory(environ) as private:
         room = _room(asked, environ, private)
-        sockets = control_sockets(environ)
-        ground = Ground(state_root=private / "guarded", scratch=private, sockets=sockets)
+        # Which control sockets are in reach was decided with the scorer's own tier.
+        ground = Ground(state_root=private / "guarded", scratch=private, sockets=())
         isolation = choose("auto", room, ground, frozenset({"content", "reads"}))
         return _run(asked, isolation, room, _environment(environ, private), inbox)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +20,7 @@ from bootstrap.proctable import all_processes
 from bootstrap.removal import remove
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from attempt_runner.isolate import User
 
@@ -36,7 +38,7 @@ _PLACES: Final = tuple(
 _IPC_TABLES: Final = {"shm": "shmctl", "sem": "semctl", "msg": "msgctl"}
 _IPC_RMID: Final = 0
 _OTHERS_WRITE: Final = 0o2
-_KILL_ROUND: Final = 1.0  # seconds for one killer to be done, before another is sent
+_ROUND: Final = 1.0  # seconds for what is done as a user, before it is done again
 _PAUSE: Final = 0.005
 
 
@@ -83,24 +85,27 @@ def kill_user(user: User, deadline: float) -> None:
                 found=", ".join(f"pid {pid}" for pid in living[:8]),
                 remedy="hold the machine and look for what keeps them",
             )
-        _send_killer(user)
+        _as_user(user, partial(os.kill, -1, signal.SIGKILL))
 
 
-def _send_killer(user: User) -> None:
-    killer = os.fork()
-    if killer == 0:
+def _as_user(user: User, action: Callable[[], object]) -> bool:
+    """Do something in a process that is a user; tell whether it went well."""
+    child = os.fork()
+    if child == 0:
         try:
             os.setgroups([])
             os.setresgid(user.gid, user.gid, user.gid)
             os.setresuid(user.uid, user.uid, user.uid)
-            os.kill(-1, signal.SIGKILL)
-        finally:
+            action()
             os._exit(0)
-    patience = time.monotonic() + _KILL_ROUND
-    while os.waitpid(killer, os.WNOHANG) == (0, 0):
-        if time.monotonic() >= patience:  # a process of the user's stopped it first
-            os.kill(killer, signal.SIGKILL)
+        finally:
+            os._exit(1)
+    patience = time.monotonic() + _ROUND
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() >= patience:  # another process of the user's stopped it
+            os.kill(child, signal.SIGKILL)
         time.sleep(_PAUSE)
+    return ended[1] == 0
 
 
 def find_leftovers(uid: int, keep: Iterable[Path] = ()) -> list[Path | Segment]:
@@ -144,21 +149,29 @@ def _segments_of(uid: int) -> Iterator[Segment]:
                     yield Segment(kind, int(line.split()[1]))
 
 
-def remove_leftovers(found: Iterable[Path | Segment]) -> None:
-    """Remove what `find_leftovers` found. Raises OSError.
+def remove_leftovers(found: Iterable[Path | Segment], user: User | None) -> None:
+    """Remove what `find_leftovers` found of a user, None for our own. Raises OSError.
 
-    Their owner must have no process any more: nothing moves meanwhile, and a parent is root's
-    or sticky, so no name can have become another's.
+    The user must have no process any more: nothing moves meanwhile, and a parent is root's or
+    sticky, so no name can have become another's. System V objects are removed as the user,
+    since a container's root often lacks the capability.
     """
     for item in found:
         if isinstance(item, Segment):
-            _remove_segment(item)
+            _remove_segment(item, user)
         else:
             with open_directory(item.parent) as parent:
                 remove(parent.fd, item.name)
 
 
-def _remove_segment(segment: Segment) -> None:
+def _remove_segment(segment: Segment, user: User | None) -> None:
+    if user is None:
+        _control_segment(segment)
+    elif not _as_user(user, partial(_control_segment, segment)):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM), str(segment))
+
+
+def _control_segment(segment: Segment) -> None:
     control = getattr(ctypes.CDLL(None, use_errno=True), _IPC_TABLES[segment.kind])
     before_command = (0,) if segment.kind == "sem" else ()
     if control(segment.number, *before_command, _IPC_RMID, None) < 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import secrets
 import shutil
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from attempt_runner import canary
 from attempt_runner.isolate import PROMISES, enclose
+from attempt_runner.leftovers import Segment, remove_leftovers
 from attempt_runner.status import status_pipe
 from bootstrap.errors import ConfigurationError
 from bootstrap.proctable import identify
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 30.0  # a canary needs a tenth of one; a machine may be busy
 _MARK: Final = "attempt-canary-"
-_IPC_RMID: Final = 0
 _PRIVATE: Final = 0o700
 
 
@@ -59,7 +58,7 @@ def try_out(draft: Isolation, room: Room, ground: Ground) -> Isolation | str:
     with _setting(room, ground) as setting:
         before = _content(setting.state), _metadata(setting.state)
         worked = _run(draft, room, setting)
-        left = _remove_leftovers(setting.mark)
+        left = _remove_leftovers(setting.mark, room.user)
         if isinstance(worked, str):
             return worked
         if unusable := worked.pop("unusable", None):
@@ -218,17 +217,16 @@ def _metadata(state: Path) -> tuple[int, int, int, tuple[str, ...]] | None:
         return None
 
 
-def _remove_leftovers(mark: str) -> list[str]:
+def _remove_leftovers(mark: str, user: User | None) -> list[str]:
     """Remove what the canary could leave outside its room, and say where it was."""
-    left = []
+    left, key = [], str(canary.ipc_key(mark))
     for place in canary.SCRATCH_PLACES:
         with suppress(FileNotFoundError):
             os.unlink(f"{place}/{mark}")
             left.append(place)
     with suppress(OSError), open("/proc/sysvipc/shm", encoding="ascii") as table:
-        for line in table:
-            key, identifier, *_ = line.split()
-            if key == str(canary.ipc_key(mark)):
-                ctypes.CDLL(None).shmctl(int(identifier), _IPC_RMID, None)
-                left.append("System V shared memory")
+        rows = [line.split() for line in table]
+        for segment in (Segment("shm", int(row[1])) for row in rows if row[0] == key):
+            remove_leftovers([segment], user)
+            left.append("System V shared memory")
     return left

@@ -148,7 +148,7 @@ def _clear(user: User, keep: tuple[Path, ...]) -> tuple[str, ...]:
     kill_user(user, time.monotonic() + KILL_SECONDS)
     left = find_leftovers(user.uid, keep)
     try:
-        remove_leftovers(left)
+        remove_leftovers(left, user)
     except OSError as error:
         raise IntegrityError(
             f"what user {user.uid} left",

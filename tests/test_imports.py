@@ -28,8 +28,8 @@ ORDER: Final = """
     bootstrap.prepare bootstrap.entrypoint
     attempt_runner.settings attempt_runner.resolve attempt_runner.jobfile
     attempt_runner.status attempt_runner.isolate attempt_runner.canary attempt_runner.sockets
-    attempt_runner.cells attempt_runner.tryout attempt_runner.probe attempt_runner.doctor
-    attempt_runner.layout attempt_runner.leftovers attempt_runner.users
+    attempt_runner.cells attempt_runner.leftovers attempt_runner.tryout attempt_runner.probe
+    attempt_runner.doctor attempt_runner.layout attempt_runner.users
     attempt_runner.scores attempt_runner.scores.score attempt_runner.scores.fields
     attempt_runner.scores.rules attempt_runner.scores.thresholds attempt_runner.scores.eval_archive
     attempt_runner.scores.*
@@ -46,6 +46,7 @@ ORDER: Final = """
     attempt_runner.lab
     attempt_runner.keys attempt_runner.keyfiles attempt_runner.dsse attempt_runner.statement
     attempt_runner.attest attempt_runner.ledger attempt_runner.checkpoint
+    attempt_runner.prune
     attempt_runner.cli attempt_runner.cli.*
     attempt_runner.__main__
 """.split()

@@ -32,7 +32,7 @@ def uid() -> Iterator[int]:
     yield number
     if os.geteuid() == 0:
         kill_user(User(number, number), float("inf"))
-        remove_leftovers(find_leftovers(number))
+        remove_leftovers(find_leftovers(number), User(number, number))
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_a_file_deep_in_a_shared_directory_is_found(uid: int) -> None:
     (shared / "mess").touch()
     os.chown(shared / "mess", uid, uid)
     assert find_leftovers(uid) == [shared / "mess"]
-    remove_leftovers([shared / "mess"])
+    remove_leftovers([shared / "mess"], User(uid, uid))
     shared.rmdir()
 
 
