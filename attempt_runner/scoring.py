@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from attempt_runner.children import SCORE_NAME, describe
+from attempt_runner.children import SCORE_NAME
 from attempt_runner.evidence import RECEIPT
 from attempt_runner.gate import refusal
 from attempt_runner.plan import score_rules
+from attempt_runner.role import describe
 from attempt_runner.scores.read import read_score
 from attempt_runner.scores.score import MAX_SCORE_BYTES
 from attempt_runner.scores.served import model_evidence, parse_aliases, served_model
