@@ -96,6 +96,7 @@ def give_tree(root: Path, user: User | None) -> None:
 def _copy_home(source: Path, target: Path, user: User | None) -> None:
     try:
         shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+        target.chmod(PRIVATE)  # not the mode of the source: it may hold keys
         give_tree(target, user)
     except (OSError, shutil.Error) as error:
         raise ConfigurationError(
