@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.jobs import AGENT, DIFF, SCORER, until
-from tests.machine import needs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -268,13 +267,6 @@ def test_what_is_no_score_file_rejects_in_bounded_time(job: Job, kind: str) -> N
     assert done.stderr.count("\n") == 2  # the note on isolation, and the cause
     assert "Traceback" not in done.stderr
     assert job.events[-2:] == ["processes_cleared", "rejected"]
-
-
-@needs("plain-user")
-def test_a_score_that_may_not_be_read_is_none(job: Job) -> None:
-    """Mode 0000 keeps a plain user's runner out, and no score is no receipt."""
-    scorer = job.scorer("open(path, 'w').write(PASS); os.chmod(path, 0)", text=MALFORM)
-    assert job.run(scorer=scorer).stdout == "reject: missing_receipt\n"
 
 
 def test_reasons_beyond_a_receipts_limits_are_cut_and_noted(job: Job) -> None:
