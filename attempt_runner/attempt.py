@@ -94,6 +94,7 @@ def _seal_change(trial: Trial) -> None:
         captured = seal_capture(trial)
         trial.sealed["diff_sha256"] = captured.patch.sha256
         size, more = captured.patch.size, captured.as_fields()
+        trial.change |= more
     else:
         digest = _seal_diff(trial, trial.inputs.diff)
         trial.sealed["diff_sha256"] = digest.sha256

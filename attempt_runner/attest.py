@@ -113,7 +113,7 @@ def _evidence(attested: Attested, expected: Expected) -> Evidence:
         sealed_diff=attested.diff_sha256,
         sealed_prompt=attested.prompt_sha256,
         live_diff=expected.diff,
-        live_tree=None,  # the signer's gate compared it: the workspace is on the signer's host
+        moved=None,  # the signer's gate compared it: the workspace is on the signer's host
         live_prompt=expected.prompt,
         workspace=(identity.workspace_device, identity.workspace_inode),
         claims=expected.claims,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from attempt_runner.base import Base
+    from attempt_runner.baseline import Baseline, Scope
     from attempt_runner.capture import Captured
     from attempt_runner.plan import Intent
     from attempt_runner.settings import Job
@@ -32,30 +33,50 @@ TREE: Final = "tree"
 CHECKOUT: Final = "checkout"
 
 
-def baseline_step(ground: Ground, intent: Intent) -> Callable[[], Mapping[str, object]]:
-    """Return what bootstrap does to record the starting point: nothing without `--capture`."""
-    if not intent.job.capture:
+def baseline_step(
+    ground: Ground, intent: Intent, *, always: bool = False
+) -> Callable[[], Mapping[str, object]]:
+    """Return what bootstrap does to record the starting point: nothing without `--capture`.
+
+    `always` records it without, too: another attempt is to start from the same point.
+    """
+    if not intent.job.capture and not always:
         return dict
     return lambda: _record(ground, intent)
 
 
+def return_to_baseline(ground: Ground, intent: Intent) -> Mapping[str, object]:
+    """Require the workspace to be as the job's first bootstrap recorded it, or put it back.
+
+    Returns what the log says of it. Raises StaleWorkspaceError (77) for a workspace that
+    differs, unless the job says `--restore`.
+    """
+    from attempt_runner.baseline import Scope, open_baseline, require_workspace
+
+    with _open_baseline(ground.state) as directory:
+        baseline = open_baseline(directory)
+        scope = Scope(exclude=baseline.exclude)
+        restored = require_workspace(ground.workspace, directory, scope, restore=intent.job.restore)
+    return {**baseline.as_fields(), "restored": len(restored)}
+
+
 def _record(ground: Ground, intent: Intent) -> Mapping[str, object]:
-    from attempt_runner.baseline import Scope, record_baseline
+    from attempt_runner.baseline import record_baseline
 
     remove_tree(ground.state.directory, BASELINE)
     with make_directory(ground.state.directory, BASELINE) as directory:
         baseline = record_baseline(
             ground.workspace,
             directory,
-            base=intent.base,
-            scope=Scope(exclude=intent.job.exclude),
+            base=intent.base if intent.job.capture else None,
+            scope=_scope(intent.job),
             restore=intent.job.restore,
         )
     return baseline.as_fields()
 
 
-def kind_of_baseline(state: State, job: Job) -> str | None:
-    """Return what a captured change is compared with: `commit`, `copy` or `as-found`.
+def baseline_of(state: State, job: Job) -> Baseline | None:
+    """Return what a captured change is compared with.
 
     None without `--capture`. Raises ConfigurationError (78) where bootstrap recorded none.
     """
@@ -64,12 +85,11 @@ def kind_of_baseline(state: State, job: Job) -> str | None:
     from attempt_runner.baseline import open_baseline
 
     with _open_baseline(state) as directory:
-        return open_baseline(directory).kind
+        return open_baseline(directory)
 
 
 def seal_capture(trial: Trial) -> Captured:
     """Seal the workspace's change as the attempt's diff: step 10. Raises what `capture` does."""
-    from attempt_runner.baseline import Scope
     from attempt_runner.capture import Protection, capture
 
     protection = Protection(patterns=trial.job.protect, restore=trial.job.restore_protected)
@@ -78,7 +98,7 @@ def seal_capture(trial: Trial) -> Captured:
             trial.ground.workspace,
             directory,
             trial.directory,
-            scope=Scope(),
+            scope=_scope(trial.job),
             protection=protection,
         )
 
@@ -101,14 +121,13 @@ def make_tree(trial: Trial, patch: Path) -> Path | None:
 
 
 def _make_tree(trial: Trial, patch: Path, base: Base | None) -> Path:
-    from attempt_runner.baseline import Scope
     from attempt_runner.capture import captured_tree
     from attempt_runner.tree import scoring_tree
 
     tree, writable = trial.exchange.path / TREE, trial.job.tree_writable
     if base is None or trial.job.capture:
         with _open_baseline(trial.ground.state) as directory:
-            captured_tree(directory, patch, tree, writable=writable, scope=Scope())
+            captured_tree(directory, patch, tree, writable=writable, scope=_scope(trial.job))
     else:
         scoring_tree(_directory_of(trial, base), patch, tree, writable=writable)
     return tree
@@ -123,6 +142,14 @@ def _directory_of(trial: Trial, base: Base) -> Path:
     with make_directory(trial.exchange, CHECKOUT) as checkout:
         check_out(base, checkout.path, trial.exchange.path)
         return checkout.path
+
+
+def _scope(job: Job) -> Scope:
+    from attempt_runner.baseline import Scope
+    from bootstrap.visit import Limits
+
+    limits = Limits(files=job.max_files, size=job.max_bytes)
+    return Scope(exclude=job.exclude, limits=limits, change=job.max_change)
 
 
 def _open_baseline(state: State) -> Directory:

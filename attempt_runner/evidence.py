@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from bootstrap.bind_receipt import MAX_RECEIPT_BYTES
+from bootstrap.differences import changed_paths
 from bootstrap.errors import UnsafeFileError, shown
 from bootstrap.files import open_regular, read_regular
 from bootstrap.globs import Globs
 from bootstrap.identity import FrozenAttempt, read_identity
 from bootstrap.joblog import Record, read_segment
 from bootstrap.live import LivePath, open_live
-from bootstrap.manifest import Tally, walk
+from bootstrap.manifest import open_manifest
 from bootstrap.seal import digest_fd
 from bootstrap.state import State, open_attempt, read_generation
 from bootstrap.visit import LIMITS, Rules, TreeError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 SEALED_DIFF: Final = "patch.diff"
 SEALED_PROMPT: Final = "prompt"
 RECEIPT: Final = "receipt.json"
+MANIFEST: Final = "manifest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ class Evidence:
 
     `in_force` is the token of the generation of now, None before the first, and `segment` its
     part of the job log, the chain verified from the head. `live_diff` is None where the runner
-    captured the change itself, `live_tree`, the digest of the workspace's manifest, where not.
+    captured the change itself; `moved`, None where not, are the paths of the workspace that
+    are no longer as they were captured.
     """
 
     identity: FrozenAttempt
@@ -55,7 +58,7 @@ class Evidence:
     sealed_diff: FileDigest
     sealed_prompt: FileDigest
     live_diff: FileDigest | None
-    live_tree: FileDigest | None
+    moved: tuple[bytes, ...] | FileFault | None
     live_prompt: FileDigest
     workspace: tuple[int, int] | None  # device and inode that the path names now
     claims: Mapping[str, str]  # field name to what the caller's environment says of it
@@ -91,7 +94,7 @@ def load_evidence(
             sealed_diff=_digest_sealed(directory, SEALED_DIFF),
             sealed_prompt=_digest_sealed(directory, SEALED_PROMPT),
             live_diff=_digest_live(diff, workspace) if diff else None,
-            live_tree=None if diff else _digest_tree(segment, workspace),
+            moved=None if diff else _moved_paths(segment, directory, attempt_id, workspace),
             live_prompt=_digest_live(prompt, workspace, may_be_link=True),
             workspace=_named_directory(identity.workspace),
             claims=claims,
@@ -106,18 +109,29 @@ def _digest_live(live: LivePath, workspace: Directory, *, may_be_link: bool = Fa
         return FileFault(error.reason, error.found)
 
 
-def _digest_tree(segment: tuple[Record, ...], workspace: Directory) -> FileDigest:
-    """Return the digest of the workspace's manifest, without what bootstrap left out."""
-    frozen = next((item for item in segment if item.event == "model_frozen"), None)
-    excluded: Any = frozen.fields.get("excluded", ()) if frozen else ()
-    rules = Rules(LIMITS, Globs(excluded))
-    tally = Tally()
+def _moved_paths(
+    segment: tuple[Record, ...], attempt: Directory, attempt_id: str, workspace: Directory
+) -> tuple[bytes, ...] | FileFault:
+    """Compare the workspace with the manifest of its capture: the second manifest of step 14."""
+    excluded: Any = _field(segment, "model_frozen", "excluded") or ()
+    captured = _field(segment, "inputs_sealed", "tree_sha256", attempt_id)
     try:
-        for entry in walk(workspace, rules):
-            tally.add(entry)
+        with open_manifest(attempt, MANIFEST) as manifest:
+            rules = Rules(LIMITS, Globs(excluded))
+            return changed_paths(workspace, rules, manifest, str(captured))
     except TreeError as error:
         return FileFault(error.reason, f"{error.reason} at {shown(error.path)}")
-    return tally.tree_sha256
+    except FileNotFoundError:
+        return FileFault("missing", "no manifest of the capture")
+
+
+def _field(
+    segment: tuple[Record, ...], event: str, name: str, attempt_id: str | None = None
+) -> object:
+    for record in segment:
+        if record.event == event and attempt_id in (None, record.fields.get("attempt_id")):
+            return record.fields.get(name)
+    return None
 
 
 def _read_receipt(directory: Directory) -> bytes | FileFault:

@@ -44,6 +44,7 @@ ORDER: Final = (*REJECT_NAMES, *RUNNER_NAMES)
 ALONE: Final = frozenset(REJECT_NAMES[:6])  # nothing can be compared beside one of these
 CLOSING: Final = frozenset({"accepted", "rejected", "attempt_aborted"})
 VOIDING: Final = frozenset({"rejected", "attempt_aborted", "consumed", "revoked"})
+NAMED_PATHS: Final = 5  # of those that moved, in one finding
 REMEDY: Final = "run a new attempt; this one is final"
 
 Stage = Literal["deciding", "decided"]  # before the closing record is written, or after
@@ -152,16 +153,15 @@ def _check_live(evidence: Evidence) -> list[Finding]:
 
 
 def _check_tree(evidence: Evidence) -> list[Finding]:
-    """Compare a captured workspace's manifest of now with that of the capture."""
-    if evidence.live_tree is None:
+    """Refuse a captured workspace that is no longer as it was captured."""
+    if not evidence.moved:
         return []
-    sealed = _only(evidence.segment, "inputs_sealed", evidence.identity.attempt_id)
-    captured = sealed.fields.get("tree_sha256") if sealed else None
-    if captured == evidence.live_tree:
-        return []
-    found = evidence.live_tree
-    text = found.found if isinstance(found, FileFault) else found
-    return [Finding("inputs_changed", f"the captured workspace, manifest {captured}", text)]
+    expected = "the workspace as it was captured"
+    if isinstance(evidence.moved, FileFault):
+        return [Finding("inputs_changed", expected, evidence.moved.found)]
+    first = ", ".join(shown(path) for path in evidence.moved[:NAMED_PATHS])
+    found = f"{len(evidence.moved)} paths that differ: {first}"
+    return [Finding("inputs_changed", expected, found)]
 
 
 def _check_seals(evidence: Evidence) -> list[Finding]:

@@ -72,6 +72,7 @@ def intend(job: Job, caller: Caller) -> Intent:
     """
     workspace = Path(os.path.realpath(job.workspace))
     _check_words(job)
+    _check_capture(job)
     base = _read_base(job, caller)
     _check_apart(base, workspace)
     check_rules(job.score_format, score_rules(job, nonce=None, attempt_id=None))
@@ -172,6 +173,15 @@ def _freeze(
         cwd=caller.cwd,
         arguments_from_cwd=not in_tree,
     )
+
+
+def _check_capture(job: Job) -> None:
+    if (job.protect or job.restore_protected) and not job.capture:
+        raise _contradiction("--protect", "--capture", "give --capture, or leave it out")
+    if job.capture or job.base:
+        from attempt_runner.git import find_git  # noqa: PLC0415 - where it is used
+
+        find_git()  # a missing git is told before an agent has worked for an hour
 
 
 def _check_words(job: Job) -> None:

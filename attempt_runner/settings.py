@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Table = Literal["job", "agent", "scorer"]
-Stage = Literal["both", "start", "attempt"]  # start: bootstrap reads it; attempt: the attempt does
+# start: bootstrap reads it; attempt: the attempt does; run: what lies beyond one attempt
+Stage = Literal["both", "start", "attempt", "run"]
 
 
 def _about(table: Table, text: str, *, stage: Stage = "both", metavar: str = "") -> dict[str, str]:
@@ -33,9 +34,27 @@ class Job:
         default=(),
         metadata=_about(
             "job",
-            "Model id to freeze; the default is $MODEL_ID at this moment.",
+            "Model id to freeze; the default is $MODEL_ID at this moment. Repeated: the models to "
+            "try in order, where --failover-on allows it.",
             stage="start",
             metavar="ID",
+        ),
+    )
+    failover_on: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(
+            "job",
+            "What moves on to the next --model: scorer-unavailable (exit 75 and no score; implied "
+            "by several models unless the format's tool runs the patch), scorer-timeout, agent. "
+            "Repeatable; a verdict never does.",
+            stage="run",
+            metavar="CAUSE",
+        ),
+    )
+    max_attempts: int = field(
+        default=0,
+        metadata=_about(
+            "job", "Attempts that one job may make; 0 means one a model.", stage="run", metavar="N"
         ),
     )
     prompt: Path | None = field(
@@ -80,6 +99,20 @@ class Job:
             "Glob of paths that are not captured, such as **/__pycache__/**. Repeatable.",
             stage="start",
             metavar="GLOB",
+        ),
+    )
+    max_files: int = field(
+        default=1_000_000,
+        metadata=_about("job", "Paths that a captured workspace may hold.", metavar="N"),
+    )
+    max_bytes: int = field(
+        default=64 << 30,
+        metadata=_about("job", "Bytes that a captured workspace may hold.", metavar="BYTES"),
+    )
+    max_change: int = field(
+        default=1 << 30,
+        metadata=_about(
+            "job", "Bytes that the changed files of a capture may hold.", metavar="BYTES"
         ),
     )
     protect: tuple[str, ...] = field(
@@ -335,6 +368,14 @@ class Job:
         default=False,
         metadata=_about(
             "scorer", "Reject a score that does not name the model served.", stage="attempt"
+        ),
+    )
+    served_model_optional: bool = field(
+        default=False,
+        metadata=_about(
+            "scorer",
+            "With several models, accept a score that does not name the model served.",
+            stage="run",
         ),
     )
     scorer_timeout: float = field(

@@ -24,6 +24,7 @@ from bootstrap.state import boot_id, create_attempt, mint_id
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from attempt_runner.baseline import Baseline
     from attempt_runner.enclosure import Enclosures
     from attempt_runner.plan import Inputs, Intent
     from attempt_runner.settings import Job
@@ -34,13 +35,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one attempt is asked to do: the job, its inputs, its walls, the caller's environment."""
+    """What one attempt is asked to do: the job, its inputs, its walls, the caller's environment.
+
+    `follows` says which attempt of the same job this one follows, and why.
+    """
 
     intent: Intent
     inputs: Inputs
     enclosures: Enclosures
-    baseline: str | None
+    baseline: Baseline | None
     environ: Mapping[str, str]
+    follows: Mapping[str, str] | None = None
 
 
 def start_trial(ground: Ground, generation: Generation, task: Task, inbox: SignalInbox) -> Trial:
@@ -68,10 +73,13 @@ def start_trial(ground: Ground, generation: Generation, task: Task, inbox: Signa
             score_paths=intent.score_paths,
             requirements=parse_requirements(intent.job.require),
             enclosures=task.enclosures,
+            change=task.baseline.as_fields() if task.baseline else {},
             sealed={"prompt_sha256": _seal_prompt(ground, generation, inputs, directory)},
         )
         write_identity(directory, identity)
         trial.log("attempt_started", scored=identity.scored)
+        if task.follows:
+            trial.log("failed_over", **task.follows)
         undo.pop_all()  # from here on the trial owns both
     return trial
 
@@ -98,7 +106,7 @@ def _identity(
         score_format=intent.job.score_format,
         scored=_scored(intent.job),
         isolation=task.enclosures.as_evidence(),
-        baseline=task.baseline,
+        baseline=task.baseline.kind if task.baseline else None,
         marker=secrets.token_hex(16),
         exchange=exchange.path,
         boot_id=boot_id(),

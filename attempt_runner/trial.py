@@ -35,8 +35,8 @@ DECISION_VERSION: Final = 1
 class Trial:
     """What the steps of one attempt share.
 
-    Two things grow: processes join `identity`, and sealing fills `sealed` with the digests
-    `diff_sha256` and `prompt_sha256`.
+    Three things grow: processes join `identity`, sealing fills `sealed` with the digests
+    `diff_sha256` and `prompt_sha256`, and a capture tells in `change` what it covered.
     """
 
     ground: Ground
@@ -51,6 +51,7 @@ class Trial:
     requirements: Mapping[str, str | None]
     enclosures: Enclosures
     sealed: dict[str, str]
+    change: dict[str, object]
 
     def log(self, event: str, /, **fields: object) -> Record:
         """Append a record that carries the attempt's generation, id and model."""

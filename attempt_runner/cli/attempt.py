@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from attempt_runner.attempt import run_attempt
-from attempt_runner.change import kind_of_baseline
+from attempt_runner.change import baseline_of
 from attempt_runner.cli.flags import job_command
 from attempt_runner.cli.jobs import announce_weakness, caller, claims_of, read_intent
 from attempt_runner.cli.output import complain, write_result
@@ -48,7 +48,7 @@ def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]
             resumed.intent,
             resumed.inputs,
             enclosures,
-            kind_of_baseline(ground.state, intent.job),
+            baseline_of(ground.state, intent.job),
             who.environ,
         )
         accepted = run_attempt(ground, resumed.generation, task, ctx.obj)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from attempt_runner.attempt import run_attempt
-from attempt_runner.change import baseline_step, kind_of_baseline
+from attempt_runner.change import baseline_of, baseline_step
 from attempt_runner.cli.flags import job_command
 from attempt_runner.cli.jobs import announce_weakness, caller, read_intent
 from attempt_runner.cli.output import complain, write_result
@@ -44,7 +44,7 @@ def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]
             enclosures = enclose_children(intent, inputs, ground.state, who.environ, held)
             generation = prepare(ground, plan_of(intent, model), baseline_step(ground, intent))
         task = Task(
-            intent, inputs, enclosures, kind_of_baseline(ground.state, intent.job), who.environ
+            intent, inputs, enclosures, baseline_of(ground.state, intent.job), who.environ
         )
         accepted = run_attempt(ground, generation, task, ctx.obj)
     write_result("accept\n")
