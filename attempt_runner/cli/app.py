@@ -36,6 +36,7 @@ COMMANDS: Final = (
     "attest",
     "verify-attestation",
     "revoke",
+    "prune",
 )
 BUG: Final = 70  # sysexits.h, EX_SOFTWARE
 EPILOG: Final = (
