@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,20 +34,30 @@ def emit_diff(state: State, accepted: Accepted, target: Path) -> None:
 def open_place(target: Path, workspace: Path) -> Directory:
     """Open the directory of a file to be written for others to trust.
 
-    Raises ConfigurationError for one in the workspace, and StorageError.
+    Raises ConfigurationError for one in the workspace, and where something other than a file
+    lies, which a rename over it would take away (/dev/stdout is a link); StorageError.
     """
     place = Path(os.path.realpath(target.parent))
     if place.is_relative_to(workspace):
-        raise ConfigurationError(
-            f"output {target}",
-            expected="a place that the agent cannot write",
-            found="one in the workspace",
-            remedy="name one outside, such as a fresh trusted clone",
-        )
+        raise _refused(target, "a place that the agent cannot write", "one in the workspace")
     try:
-        return open_directory(place)
+        directory = open_directory(place)
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(target.name, dir_fd=directory.fd).st_mode):
+                directory.close()
+                raise _refused(target, "a file, or nothing there", "something else")
     except OSError as error:
         raise storage_error(target, error) from error
+    return directory
+
+
+def _refused(target: Path, expected: str, found: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"output {target}",
+        expected=expected,
+        found=found,
+        remedy="name a file outside the workspace, such as one in a fresh trusted clone",
+    )
 
 
 def _emit(state: State, accepted: Accepted, directory: Directory, name: str) -> None:

@@ -154,6 +154,17 @@ def test_the_attestation_may_not_lie_in_the_workspace(signed: Signed) -> None:
     assert (done.returncode, done.stdout, out.exists()) == (78, "", False)
 
 
+def test_only_a_file_is_replaced(signed: Signed, tmp_path: Path) -> None:
+    """A rename over /dev/stdout, a link, would take it from the whole machine."""
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    words = (signed.attempt, "--key", str(signed.key(KINDS[0])))
+    done = signed.job.command("attest", *words, "--out", str(tmp_path / "stdout"))
+    assert (done.returncode, done.stdout) == (78, "")
+    emitted = signed.job.command("gate", signed.attempt, "--emit", str(tmp_path / "stdout"))
+    assert (emitted.returncode, emitted.stdout) == (78, "")
+    assert (tmp_path / "stdout").is_symlink()
+
+
 def test_what_the_gate_rejects_is_not_attested(tmp_path: Path) -> None:
     """Changed after its accept, rejected, revoked, unknown: nothing is signed."""
     signed = make_signed(tmp_path)
