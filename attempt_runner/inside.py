@@ -11,9 +11,8 @@ In: the flags below, each with one value, and the environment that the command i
     --cgroup DIR      join this version 2 cgroup
     --processes N     RLIMIT_NPROC
     --user UID:GID    become this user, without supplementary groups
-    --landlock TCP    restrict the filesystem, and with `off` TCP too; the next four apply
+    --landlock TCP    restrict the filesystem, and with `off` TCP too; the next three apply
     --write PATH      may be written, and everything beneath
-    --read PATH       may be read although it lies beneath a hidden path
     --device PATH     may be opened for writing; skipped if missing
     --hide PATH       may not be read; every other path may
 
@@ -42,15 +41,13 @@ FAILED: Final = 125  # what env(1) and chroot(1) exit with when they fail themse
 MINIMUM_ABI: Final = 3  # before it, truncate(2) of a read-only path was not covered
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
-_RULE_PATH_BENEATH: Final = 1
-_RULESET_VERSION: Final = 1
-
+_RULE_PATH_BENEATH, _RULESET_VERSION = 1, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
-_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
 _READ: Final = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
-_ALL: Final = (1 << 15) - 1
+_ALL: Final = (1 << 15) - 1  # of ABI 3
 _BIND_TCP, _CONNECT_TCP = 1, 2
 _SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2
 
@@ -60,10 +57,8 @@ _CAPABILITY_BITS: Final = 64
 _SIGKILL, _SIGPIPE, _SIGXFSZ, _SIG_SETMASK = 9, 13, 25, 2  # asm-generic/signal.h
 _SIGNAL_SET_BYTES: Final = 128  # sizeof(sigset_t) of glibc and musl
 
-_FLAGS: Final = frozenset(
-    {"status", "parent", "cgroup", "processes", "user", "landlock"}
-    | {"write", "read", "device", "hide"}
-)
+_FLAGS: Final = ("status", "parent", "cgroup", "processes", "user")
+_RULES: Final = ("landlock", "write", "device", "hide")
 
 
 class _Ruleset(ctypes.Structure):
@@ -96,9 +91,9 @@ def landlock_abi() -> int:
 
 
 def _parse(args: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the flags' values and the command; raise ValueError for anything else."""
+    """Return the flags' values and the command; only our own code writes them."""
     split = list(args).index("--")
-    flags: dict[str, list[str]] = {name: [] for name in _FLAGS}
+    flags: dict[str, list[str]] = {name: [] for name in _FLAGS + _RULES}
     for at in range(0, split, 2):
         flags[args[at].removeprefix("--")].append(args[at + 1])
     return flags, list(args[split + 1 :])
@@ -183,8 +178,6 @@ def _prepare_landlock(flags: dict[str, list[str]]) -> _Landlock | None:
         rules.grant("/", _READ_DIR)
         for path in _beside(flags["hide"]):
             rules.grant(path, _READ, optional=True)
-    for path in flags["read"]:
-        rules.grant(path, _READ)
     for path in flags["write"]:
         # No device node may be made there, and none that lies there may be driven.
         rules.grant(path, _ALL & ~(_MAKE_CHAR | _MAKE_BLOCK))

@@ -10,7 +10,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 from attempt_runner import inside
 from attempt_runner.status import Launch
@@ -25,6 +25,7 @@ Tier = Literal["none", "landlock", "bwrap", "uid", "bwrap+landlock", "uid+landlo
 Promise = Literal[
     "content", "metadata", "reads", "signals", "limits", "sockets", "network", "leftovers"
 ]
+Network = Literal["on", "off", "tcp-off"]
 
 STRONGEST_FIRST: Final[tuple[Tier, ...]] = (
     "bwrap+landlock",
@@ -34,18 +35,7 @@ STRONGEST_FIRST: Final[tuple[Tier, ...]] = (
     "landlock",
 )
 TIERS: Final[tuple[Tier, ...]] = ("none", *STRONGEST_FIRST)
-Network = Literal["on", "off", "tcp-off"]
-
-PROMISES: Final[tuple[Promise, ...]] = (
-    "content",
-    "metadata",
-    "reads",
-    "signals",
-    "limits",
-    "sockets",
-    "network",
-    "leftovers",
-)
+PROMISES: Final[tuple[Promise, ...]] = get_args(Promise)
 PROCESS_LIMIT: Final = 4096  # stops a fork bomb, not a parallel build
 
 # Private and empty in a bubblewrap tier: control sockets and other jobs' files lie in them.
@@ -147,13 +137,9 @@ def enclose(isolation: Isolation, room: Room, argv: tuple[str, ...], status: Sta
     if room.user is not None:
         flags.append(("processes", room.processes))
     if "landlock" in isolation.tier:
-        flags.extend(_landlock_flags(room, (*room.writable, *_existing(_SHARED_MEMORY))))
+        flags.extend(_landlock_flags(room, filter(Path.is_dir, [_SHARED_MEMORY])))
         flags.extend(("hide", path) for path in room.hidden)
     return Launch((*_shim(sys.executable, flags), *argv), (status.shim,), shims=1)
-
-
-def _existing(path: Path) -> tuple[Path, ...]:
-    return (path,) if path.is_dir() else ()
 
 
 def _shim(python: str, flags: Iterable[tuple[str, object]]) -> Iterator[str]:
@@ -170,9 +156,9 @@ def _switch_flags(room: Room) -> Iterator[tuple[str, object]]:
         yield "user", f"{room.user.uid}:{room.user.gid}"
 
 
-def _landlock_flags(room: Room, writable: Iterable[Path]) -> Iterator[tuple[str, object]]:
+def _landlock_flags(room: Room, shared: Iterable[Path]) -> Iterator[tuple[str, object]]:
     yield "landlock", "on" if room.network else "off"
-    yield from (("write", path) for path in writable)
+    yield from (("write", path) for path in (*room.writable, *shared))
     yield from (("device", path) for path in (*_DEVICES, *room.devices))
 
 
@@ -191,8 +177,8 @@ def _by_bwrap(isolation: Isolation, room: Room, argv: tuple[str, ...], status: S
     if "landlock" in isolation.tier:
         pass_fds.append(status.inner_shim)
         flags = [("status", status.inner_shim), ("processes", room.processes)]
-        private = (*_COVERED[:2], _SHARED_MEMORY)
-        flags.extend(_landlock_flags(room, (*room.writable, *private)))
+        private = filter(Path.is_dir, (*_COVERED[:2], _SHARED_MEMORY))
+        flags.extend(_landlock_flags(room, private))
         wrapped += _shim(isolation.python, flags)
     shims = len(pass_fds) - 1
     innermost = "landlock" in isolation.tier

@@ -113,15 +113,6 @@ def test_a_hidden_directory_cannot_be_read_and_all_else_can(tmp_path: Path) -> N
 
 
 @needs("landlock")
-def test_a_path_beneath_a_hidden_one_can_be_read_if_named(tmp_path: Path) -> None:
-    """A grant for reading holds within what is hidden, and for nothing else there."""
-    for name in ("shown", "other"):
-        (tmp_path / name).write_text(name)
-    flags = ("--hide", str(tmp_path), "--read", str(tmp_path / "shown"))
-    assert run_confined(*flags, script=f"cat {tmp_path}/shown {tmp_path}/other").stdout == "shown"
-
-
-@needs("landlock")
 @pytest.mark.parametrize(("tcp", "reached"), [("on", True), ("off", False)])
 def test_tcp_can_be_turned_off(tcp: str, *, reached: bool) -> None:
     """With `off` no connection is made, with `on` it is."""
