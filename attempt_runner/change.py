@@ -51,12 +51,12 @@ def return_to_baseline(ground: Ground, intent: Intent) -> Mapping[str, object]:
     Returns what the log says of it. Raises StaleWorkspaceError (77) for a workspace that
     differs, unless the job says `--restore`.
     """
-    from attempt_runner.baseline import Scope, open_baseline, require_workspace
+    from attempt_runner.baseline import open_baseline, require_workspace
 
     with _open_baseline(ground.state) as directory:
         baseline = open_baseline(directory)
-        scope = Scope(exclude=baseline.exclude)
-        restored = require_workspace(ground.workspace, directory, scope, restore=intent.job.restore)
+        scope, restore = _scope(intent.job), intent.job.restore
+        restored = require_workspace(ground.workspace, directory, scope, restore=restore)
     return {**baseline.as_fields(), "restored": len(restored)}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from attempt_runner.children import SCORE_NAME
@@ -14,13 +16,16 @@ from attempt_runner.scores.read import read_score
 from attempt_runner.scores.score import MAX_SCORE_BYTES
 from attempt_runner.scores.served import model_evidence, parse_aliases, served_model
 from bootstrap.bind_receipt import Identity, ReceiptInputError, build_receipt
-from bootstrap.errors import Finding, RefusalError, UnavailableError, UnsafeFileError
+from bootstrap.errors import Finding, RefusalError, ScorerUnavailableError, UnsafeFileError
 from bootstrap.files import read_regular, write_new
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from attempt_runner.children import Scored
     from attempt_runner.scores.score import Score
     from attempt_runner.trial import Trial
+    from bootstrap.files import Directory
 
 EX_TEMPFAIL: Final = 75  # sysexits.h: how a scorer says that it is not to be had now
 EXIT_CODE: Final = "exit-code"  # the one format without a file
@@ -31,7 +36,7 @@ def import_score(trial: Trial, scored: Scored) -> Score:
     """Read what the scorer left, by descriptor, now that everything of it is dead.
 
     Keeps the bytes in the attempt's directory. Raises RefusalError: `missing_receipt` for
-    what is no score, `served_model` for another model's; UnavailableError for a scorer that
+    what is no score, `served_model` for another model's; ScorerUnavailableError for one that
     was declared to be sometimes unavailable and says so.
     """
     with scored.directory:
@@ -83,20 +88,29 @@ def _read_files(trial: Trial, scored: Scored) -> list[tuple[str, bytes]]:
     if trial.job.score_format == EXIT_CODE:
         return []
     names = trial.job.score_file or (SCORE_NAME,)
-    return [(name, _read(trial, scored, name)) for name in names]
+    if scored.exited.code == EX_TEMPFAIL and trial.job.scorer_may_be_unavailable:
+        _require_any(scored.directory, names)
+    return [(name, _read(scored, name)) for name in names]
 
 
-def _read(trial: Trial, scored: Scored, name: str) -> bytes:
+def _require_any(directory: Directory, names: Iterable[str]) -> None:
+    """Raise ScorerUnavailableError where nothing at all lies where a score would."""
+    for name in names:
+        with suppress(FileNotFoundError):
+            os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
+            return
+    raise ScorerUnavailableError(
+        "the scorer",
+        expected="a score",
+        found=f"exit code {EX_TEMPFAIL} and none",
+        remedy="start again: a new attempt",
+    )
+
+
+def _read(scored: Scored, name: str) -> bytes:
     try:
         return read_regular(scored.directory, name, MAX_SCORE_BYTES)
     except UnsafeFileError as error:
-        if scored.exited.code == EX_TEMPFAIL and trial.job.scorer_may_be_unavailable:
-            raise UnavailableError(
-                "the scorer",
-                expected="a score",
-                found=f"exit code {EX_TEMPFAIL} and none",
-                remedy="start again: a new attempt",
-            ) from error
         ended = describe(scored.exited)
         cause = f"the score file: {error.found}; the scorer ended by {ended}, see scorer.log"
         raise no_score(cause) from error
@@ -105,6 +119,7 @@ def _read(trial: Trial, scored: Scored, name: str) -> bytes:
 def _evidence(trial: Trial, score: Score) -> dict[str, object]:
     """Return what the receipt records beside the binding; nothing of it is judged later."""
     return {
+        "change": trial.change,
         "isolation": dict(trial.identity.isolation),
         "score": {
             "format": trial.job.score_format,

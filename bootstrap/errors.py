@@ -90,6 +90,10 @@ class LockHeldError(UnavailableError):
     """Another process holds the workspace lock."""
 
 
+class ScorerUnavailableError(UnavailableError):
+    """A scorer that was declared to be sometimes unavailable says so, and left no score."""
+
+
 class InterruptedRunError(UnavailableError):
     """A signal asked the runner to stop before a score was read."""
 

@@ -19,7 +19,7 @@ ORDER: Final = """
     bootstrap.errors bootstrap.mounts bootstrap.beneath bootstrap.files
     bootstrap.seal bootstrap.visit bootstrap.globs bootstrap.manifest bootstrap.differences
     bootstrap.signals bootstrap.proctable bootstrap.pidfd bootstrap.reaper bootstrap.output
-    bootstrap.launch bootstrap.processes bootstrap.strays
+    bootstrap.launch bootstrap.processes bootstrap.strays bootstrap.cells
     bootstrap.location bootstrap.place bootstrap.descent bootstrap.generation bootstrap.lock
     bootstrap.host bootstrap.statedir bootstrap.state
     bootstrap.chain bootstrap.logfile bootstrap.logread bootstrap.joblog bootstrap.logseal
@@ -28,7 +28,7 @@ ORDER: Final = """
     bootstrap.prepare bootstrap.entrypoint
     attempt_runner.settings attempt_runner.resolve attempt_runner.jobfile
     attempt_runner.status attempt_runner.isolate attempt_runner.canary attempt_runner.sockets
-    attempt_runner.cells attempt_runner.leftovers attempt_runner.tryout attempt_runner.probe
+    attempt_runner.leftovers attempt_runner.tryout attempt_runner.probe
     attempt_runner.doctor attempt_runner.layout attempt_runner.users
     attempt_runner.scores attempt_runner.scores.score attempt_runner.scores.fields
     attempt_runner.scores.rules attempt_runner.scores.thresholds attempt_runner.scores.eval_archive
@@ -43,6 +43,7 @@ ORDER: Final = """
     attempt_runner.trial attempt_runner.start attempt_runner.role attempt_runner.children attempt_runner.change
     attempt_runner.scoring
     attempt_runner.attempt attempt_runner.resume attempt_runner.emit attempt_runner.story
+    attempt_runner.schedulers attempt_runner.failover
     attempt_runner.lab
     attempt_runner.keys attempt_runner.keyfiles attempt_runner.dsse attempt_runner.statement
     attempt_runner.attest attempt_runner.ledger attempt_runner.checkpoint

@@ -1,0 +1,273 @@
+"""The models of a job, in order: the next one as a new attempt, never after a verdict.
+
+What moves on is decided once, before anything starts, and only from what the runner itself
+saw and logged. The job's prompt, scorer, model list and starting point are those of its
+start: no later attempt sees what an earlier one left.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from attempt_runner.attempt import run_attempt
+from attempt_runner.change import baseline_of, baseline_step, return_to_baseline
+from attempt_runner.enclosure import enclose_children
+from attempt_runner.plan import plan_of, require_inputs
+from attempt_runner.resolve import frozen_model
+from attempt_runner.schedulers import scheduler_claims
+from attempt_runner.start import Task
+from bootstrap.errors import (
+    ConfigurationError,
+    IntegrityError,
+    InterruptedRunError,
+    RefusalError,
+    RunnerError,
+    ScorerUnavailableError,
+    UnavailableError,
+    UsageError,
+    shown,
+)
+from bootstrap.files import open_directory_beneath, open_regular
+from bootstrap.joblog import read_segment
+from bootstrap.prepare import (
+    FROZEN_DIRECTORY,
+    FROZEN_PROMPT,
+    hold_workspace,
+    not_yet_started,
+    prepare,
+)
+from bootstrap.seal import digest_fd
+from bootstrap.state import read_generation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from attempt_runner.enclosure import Enclosures
+    from attempt_runner.gate import Accepted
+    from attempt_runner.plan import Caller, Inputs, Intent
+    from attempt_runner.settings import Job
+    from bootstrap.joblog import Record
+    from bootstrap.prepare import Ground
+    from bootstrap.signals import SignalInbox
+    from bootstrap.state import Generation
+
+UNAVAILABLE: Final = "scorer-unavailable"
+TIMEOUT: Final = "scorer-timeout"
+AGENT: Final = "agent"
+STARTED: Final = "attempt_started"
+SCORED: Final = "scorer_exited"
+CAUSES: Final = (UNAVAILABLE, TIMEOUT, AGENT)
+# Their tool runs the patch, which can make it exit 75 and leave no file: not evidence that
+# anybody was unavailable, unless the operator says so.
+RUNS_PATCH: Final = frozenset({"junit", "ctrf", "tap", "exit-code"})
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a job may try: its models in order, and the causes that move on to the next."""
+
+    intent: Intent
+    models: tuple[str, ...]
+    causes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all attempts of one job share, held until its end."""
+
+    ground: Ground
+    course: Course
+    inputs: Inputs
+    enclosures: Enclosures
+    environ: Mapping[str, str]
+    inbox: SignalInbox
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An attempt that gave way to the next: its id, what it froze, and why."""
+
+    attempt_id: str
+    generation: Generation
+    cause: str
+
+    def as_fields(self) -> dict[str, str]:
+        """Return what the log says of it, in the record that links the two."""
+        return {
+            "cause": self.cause,
+            "from_attempt_id": self.attempt_id,
+            "from_generation": self.generation.generation,
+            "from_model_id": self.generation.frozen.model_id,
+        }
+
+
+def plot_course(intent: Intent, environ: Mapping[str, str]) -> Course:
+    """Decide what the job may try. Raises UsageError or ConfigurationError (78).
+
+    With several models a scorer may be unavailable, and a score must name its model, unless
+    the job says otherwise.
+    """
+    job = intent.job
+    models = frozen_model(job, environ)
+    if len(set(models)) < len(models):
+        raise _misused("model", "each model once", ", ".join(models))
+    if job.max_attempts < 0:
+        raise _misused("max-attempts", "0 or more", str(job.max_attempts))
+    models = models[: job.max_attempts or None]
+    causes = _causes(job, several=len(models) > 1)
+    if len(models) > 1:
+        job = replace(
+            job,
+            scorer_may_be_unavailable=job.scorer_may_be_unavailable or UNAVAILABLE in causes,
+            require_served_model=job.require_served_model or not job.served_model_optional,
+        )
+    return Course(replace(intent, job=job), models, causes)
+
+
+def _causes(job: Job, *, several: bool) -> frozenset[str]:
+    if unknown := set(job.failover_on) - set(CAUSES):
+        raise _misused("failover-on", " or ".join(CAUSES), ", ".join(sorted(unknown)))
+    if not several or job.score_format not in RUNS_PATCH:
+        return frozenset((*job.failover_on, UNAVAILABLE))
+    if not job.failover_on:
+        raise ConfigurationError(
+            f"several models with --score-format {job.score_format}",
+            expected="--failover-on, since the patch can make this format's tool exit 75",
+            found="none",
+            remedy=f"name what moves on to the next model: {', '.join(CAUSES)}",
+        )
+    return frozenset(job.failover_on)
+
+
+def run_job(course: Course, who: Caller, inbox: SignalInbox) -> Accepted:
+    """Bootstrap and attempt, model after model, until one attempt is decided.
+
+    Returns `Accepted`, or raises what the last attempt raised: its refusal, or
+    ScorerUnavailableError (75) where the last model was unavailable too. The workspace is
+    locked from the first to the last.
+    """
+    intent = course.intent
+    inputs = require_inputs(intent, intent.scorer)
+    with ExitStack() as held:
+        with not_yet_started():
+            ground = held.enter_context(
+                hold_workspace(intent.workspace, intent.root, wait=intent.job.wait, inbox=inbox)
+            )
+            enclosures = enclose_children(intent, inputs, ground.state, who.environ, held)
+        return _try_models(Setting(ground, course, inputs, enclosures, who.environ, inbox))
+
+
+def _try_models(setting: Setting) -> Accepted:
+    *others, last = setting.course.models
+    earlier: Earlier | None = None
+    for model in others:
+        try:
+            return _try(setting, model, earlier)
+        except RunnerError as error:
+            earlier = _give_way(setting, error)
+    return _try(setting, last, earlier)
+
+
+def _try(setting: Setting, model: str, earlier: Earlier | None) -> Accepted:
+    if earlier is None:
+        with not_yet_started():
+            generation = _bootstrap(setting, model, None)
+        return run_attempt(setting.ground, generation, _task(setting, None), setting.inbox)
+    _stop_if_asked(setting.inbox.pending)
+    with _not_bought():
+        generation = _bootstrap(setting, model, earlier)
+        return run_attempt(setting.ground, generation, _task(setting, earlier), setting.inbox)
+
+
+def _bootstrap(setting: Setting, model: str, earlier: Earlier | None) -> Generation:
+    ground, intent = setting.ground, setting.course.intent
+    record = baseline_step(ground, intent, always=len(setting.course.models) > 1)
+
+    def baseline() -> Mapping[str, object]:
+        if earlier:
+            _require_same_prompt(ground, earlier.generation)
+        fields = return_to_baseline(ground, intent) if earlier else record()
+        return {**fields, **scheduler_claims(setting.environ)}
+
+    return prepare(ground, plan_of(intent, model), baseline)
+
+
+def _task(setting: Setting, earlier: Earlier | None) -> Task:
+    return Task(
+        setting.course.intent,
+        setting.inputs,
+        setting.enclosures,
+        baseline_of(setting.ground.state, setting.course.intent.job),
+        setting.environ,
+        earlier.as_fields() if earlier else None,
+    )
+
+
+def _give_way(setting: Setting, error: RunnerError) -> Earlier:
+    """Return the attempt that `error` ended as one that gives way, or raise the error."""
+    state = setting.ground.state
+    generation = read_generation(state)
+    segment = read_segment(state.directory, None)
+    started = [str(item.fields["attempt_id"]) for item in segment if item.event == STARTED]
+    cause = _cause_of(error, segment)
+    if cause not in setting.course.causes or generation is None or len(started) != 1:
+        raise error
+    return Earlier(started[0], generation, cause)
+
+
+def _cause_of(error: RunnerError, segment: Iterable[Record]) -> str:
+    """Return which cause ended an attempt; a verdict and whatever else is final are none."""
+    if isinstance(error, ScorerUnavailableError):
+        return UNAVAILABLE
+    fields = error.fields if isinstance(error, RefusalError) else ()
+    if fields == ("agent",):
+        return AGENT
+    timed_out = any(item.event == SCORED and item.fields["timed_out"] for item in segment)
+    return TIMEOUT if timed_out and fields == ("missing_receipt",) else ""
+
+
+def _require_same_prompt(ground: Ground, first: Generation) -> None:
+    """Refuse a prompt that changed during the job: an agent may have written the next one's."""
+    with open_directory_beneath(ground.state.directory, FROZEN_DIRECTORY) as frozen:
+        opened = open_regular(frozen, FROZEN_PROMPT)
+    try:
+        found = digest_fd(opened).sha256
+    finally:
+        os.close(opened)
+    if found != first.frozen.prompt_sha256:
+        raise IntegrityError(
+            "the prompt",
+            expected=f"sha256 {first.frozen.prompt_sha256}, as at the start of the job",
+            found=found,
+            remedy="keep the prompt where no agent can write it",
+        )
+
+
+def _stop_if_asked(number: int | None) -> None:
+    if number is not None:
+        raise InterruptedRunError(
+            "the next model",
+            expected="to be tried",
+            found=f"signal {number}",
+            remedy="start again: a new attempt",
+        )
+
+
+@contextmanager
+def _not_bought() -> Iterator[None]:
+    """Refuse to start again for what an earlier attempt may have caused, such as a full disk."""
+    try:
+        yield
+    except (ScorerUnavailableError, InterruptedRunError):
+        raise
+    except UnavailableError as error:
+        raise IntegrityError(
+            error.what, expected=error.expected, found=error.found, remedy="hold the machine"
+        ) from error
+
+
+def _misused(setting: str, expected: str, found: str) -> UsageError:
+    return UsageError(f"--{setting}", expected=expected, found=shown(found), remedy="correct it")
