@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from attempt_runner import inside
-from attempt_runner.cells import open_cell
 from attempt_runner.isolate import PROMISES, STRONGEST_FIRST, Room
 from attempt_runner.probe import choose, examine
 from attempt_runner.sockets import control_sockets
 from attempt_runner.tryout import Ground
+from bootstrap.cells import open_cell
 from bootstrap.errors import IsolationError
 from bootstrap.freeze import FIXED_PATH
 from bootstrap.reaper import cleanup_level
@@ -99,7 +99,7 @@ def _places(
 
 
 def _facts(sockets: tuple[str, ...]) -> dict[str, object]:
-    with open_cell() as cell:
+    with open_cell(secrets.token_hex(16)) as cell:
         has_cgroup = cell is not None
     return {
         "kernel": os.uname().release,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 from attempt_runner import inside
 from attempt_runner.status import Launch
+from bootstrap.cells import PROCESS_LIMIT
 from bootstrap.reaper import cleanup_level
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ STRONGEST_FIRST: Final[tuple[Tier, ...]] = (
 )
 TIERS: Final[tuple[Tier, ...]] = ("none", *STRONGEST_FIRST)
 PROMISES: Final[tuple[Promise, ...]] = get_args(Promise)
-PROCESS_LIMIT: Final = 4096  # stops a fork bomb, not a parallel build
 
 # Private and empty in a bubblewrap tier: control sockets and other jobs' files lie in them.
 _COVERED: Final = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108 - covered, not used

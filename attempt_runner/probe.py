@@ -8,6 +8,7 @@ directory from outside wherever it leaves a trace there.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import sys
 from dataclasses import dataclass, replace
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from attempt_runner import inside
-from attempt_runner.cells import open_cell
 from attempt_runner.isolate import (
     PROMISES,
     STRONGEST_FIRST,
@@ -25,6 +25,7 @@ from attempt_runner.isolate import (
     unconfined,
 )
 from attempt_runner.tryout import try_out
+from bootstrap.cells import open_cell
 from bootstrap.errors import IsolationError
 from bootstrap.freeze import FIXED_PATH
 from bootstrap.reaper import cleanup_level
@@ -120,7 +121,7 @@ def _why_not(tier: Tier, room: Room, bwrap: str | None) -> str:
 def _cleanup(tier: Tier, room: Room) -> str:
     if "bwrap" in tier:
         return "pid-namespace"
-    with open_cell() as cell:
+    with open_cell(secrets.token_hex(16)) as cell:
         if cell is not None:
             return "cgroup"
     return "uid" if room.user is not None else cleanup_level()

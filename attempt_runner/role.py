@@ -10,10 +10,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from attempt_runner.cells import open_cell
 from attempt_runner.gate import refusal
 from attempt_runner.isolate import enclose
 from attempt_runner.status import Start, status_pipe
+from bootstrap.cells import open_cell
 from bootstrap.errors import (
     Finding,
     IntegrityError,
@@ -113,7 +113,7 @@ def run_role(trial: Trial, role: Role) -> Exit:
 def _run_enclosed(trial: Trial, role: Role, output: int) -> tuple[Exit, Start]:
     argv = replace_words(role.command.argv, role.words)
     limits = Limits(role.timeout, trial.job.grace, OUTPUT_LIMIT)
-    with _cell(role.enclosure) as cell, status_pipe() as status:
+    with _cell(trial, role) as cell, status_pipe() as status:
         room = replace(role.room, cgroup=cell)
         launch = enclose(role.enclosure.isolation, room, argv, status.ends)
         child = Child(
@@ -132,8 +132,10 @@ def _run_enclosed(trial: Trial, role: Role, output: int) -> tuple[Exit, Start]:
         return exited, status.outcome(launch, exited.code)
 
 
-def _cell(enclosure: Enclosure) -> AbstractContextManager[Path | None]:
-    return nullcontext() if enclosure.isolation.tier == "none" else open_cell()
+def _cell(trial: Trial, role: Role) -> AbstractContextManager[Path | None]:
+    if role.enclosure.isolation.tier == "none":
+        return nullcontext()
+    return open_cell(f"{trial.identity.marker}-{role.name}")
 
 
 def _not_enclosed(role: Role, start: Start) -> IsolationError:

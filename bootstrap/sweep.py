@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from bootstrap.cells import close_cell, find_cell
 from bootstrap.errors import ProcessesRemainError
 from bootstrap.files import open_directory
 from bootstrap.identity import AttemptIdentity, read_identity
@@ -68,12 +69,30 @@ def open_attempts(segment: Sequence[Record]) -> list[str]:
 def _stop_processes(identity: AttemptIdentity) -> tuple[int, str]:
     if identity.boot_id is not None and identity.boot_id != boot_id():
         return 0, "another boot"
+    proof = _kill_cells(identity)
     stopped = 0
     # One that is stopped may have forked as it died: look until nothing is found.
     while strays := find_strays(identity.marker, tuple(identity.processes.values())):
         stop_strays(strays, STRAY_GRACE)
         stopped += len(strays)
-    return stopped, SEARCHED
+    return stopped, proof
+
+
+def _kill_cells(identity: AttemptIdentity) -> str:
+    """Kill the cgroups that the attempt's children ran in; tell what that proves.
+
+    Only the last child can be left: the scorer starts once nothing of the agent's is. It can
+    leave its cgroup in no tier that made one.
+    """
+    proof = SEARCHED
+    for role in ("agent", "scorer"):
+        if role not in identity.processes:
+            continue
+        cell = find_cell(f"{identity.marker}-{role}")
+        proof = SEARCHED if cell is None else "cgroup"
+        if cell is not None:
+            close_cell(cell)
+    return proof
 
 
 def _not_proved(attempt_id: str) -> ProcessesRemainError:

@@ -26,11 +26,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from attempt_runner.cells import own_cgroup
 from attempt_runner.isolate import Isolation, Room, User, enclose
 from attempt_runner.probe import examine
 from attempt_runner.status import status_pipe
 from attempt_runner.tryout import Ground
+from bootstrap.cells import own_cgroup
 from bootstrap.processes import MARKER_VARIABLE, Child, Limits, run_child
 from bootstrap.proctable import all_processes
 from bootstrap.reaper import clear_descendants, guard_runner

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from functools import cache
 from typing import Final
 
 import pytest
 
-from attempt_runner.cells import open_cell
+from bootstrap.cells import open_cell
 from tests.machine import landlock_abi, needs
 from tests.someone import AGENT, PLAIN, ROOT, common_ground, plain_python, run_python
 
@@ -76,7 +77,7 @@ def expected(cell: str, name: str, tier: str, *, plain: bool) -> bool | None:
 @cache
 def can_make_cgroups() -> bool:
     """Tell whether a sibling cgroup can be made here."""
-    with open_cell() as cell:
+    with open_cell(secrets.token_hex(16)) as cell:
         return cell is not None
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from attempt_runner.isolate import PROCESS_LIMIT
 from bootstrap.errors import ProcessesRemainError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+PROCESS_LIMIT: Final = 4096  # stops a fork bomb, not a parallel build
 
 _KILL_SECONDS: Final = 30.0
 _PAUSE: Final = 0.002
@@ -21,13 +21,14 @@ _PREFIX: Final = "attempt-"
 
 
 @contextmanager
-def open_cell(processes: int = PROCESS_LIMIT) -> Iterator[Path | None]:
+def open_cell(name: str, processes: int = PROCESS_LIMIT) -> Iterator[Path | None]:
     """Make a version 2 cgroup below our own for the time of one child; None if there is none.
 
-    On the way out all in it is killed, and it is gone. Limits the number of processes where
-    that controller is there. Raises ProcessesRemainError (77).
+    `name` is not in use, and lets `find_cell` find it after a crash. On the way out all in it
+    is killed, and it is gone. Limits the number of processes where that controller is there.
+    Raises ProcessesRemainError (77).
     """
-    cell = _make(processes)
+    cell = _make(name, processes)
     try:
         yield cell
     finally:
@@ -35,21 +36,40 @@ def open_cell(processes: int = PROCESS_LIMIT) -> Iterator[Path | None]:
             close_cell(cell)
 
 
-def _make(processes: int) -> Path | None:
+def find_cell(name: str) -> Path | None:
+    """Return the cgroup that a crashed runner made below what is our cgroup too, if any."""
+    parent = own_cgroup()
+    cell = parent / (_PREFIX + name) if parent else None
+    return cell if cell and cell.is_dir() else None
+
+
+def _make(name: str, processes: int) -> Path | None:
     parent = own_cgroup()
     if parent is None:
         return None
-    cell = parent / (_PREFIX + secrets.token_hex(16))
+    cell = parent / (_PREFIX + name)
     try:
         os.mkdir(cell)
     except OSError:
         return None
-    if not (cell / "cgroup.kill").exists():  # before Linux 5.14
+    if not (cell / "cgroup.kill").exists() or not _can_join(cell):  # before Linux 5.14
         os.rmdir(cell)
         return None
     with suppress(OSError):  # the controller is not handed down to us
         (cell / "pids.max").write_text(str(processes), encoding="ascii")
     return cell
+
+
+def _can_join(cell: Path) -> bool:
+    """Tell whether a child of ours may join: permissions are those of the common parent too."""
+    child = os.fork()
+    if child == 0:
+        try:
+            (cell / "cgroup.procs").write_text("0", encoding="ascii")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def own_cgroup() -> Path | None:
@@ -68,13 +88,6 @@ def _hierarchy() -> tuple[Path, Path]:
     with open("/proc/self/mountinfo", encoding="utf-8") as table:
         fields = next(line.split() for line in table if " - cgroup2 " in line)
     return Path(fields[4]), Path(fields[3])
-
-
-def is_cell(path: Path) -> bool:
-    """Tell whether a path, recorded by an earlier run, is one of our cgroups and still there."""
-    parent = own_cgroup()
-    ours = parent is not None and path.parent == parent and path.name.startswith(_PREFIX)
-    return ours and path.is_dir()
 
 
 def close_cell(cell: Path) -> None:
