@@ -33,7 +33,7 @@ MODELS = ("--model", "model-b")
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    """A job with two models."""
+    """Return a job with two models."""
     return make_job(tmp_path)
 
 
@@ -57,6 +57,23 @@ def test_the_next_model_is_a_new_generation_and_a_new_attempt(job: Job) -> None:
     assert job.of("attempt_aborted")["attempt_id"] == first["attempt_id"]
     assert job.gate(str(first["attempt_id"])).startswith("reject: ")
     assert job.gate(str(second["attempt_id"])) == "accept"
+
+
+def test_show_lists_the_attempts_of_a_job(job: Job) -> None:
+    """In order, with the cause, and whose receipt was accepted; another job's stay out."""
+    assert job.run().returncode == 0
+    alone = job.last
+    job.run(*MODELS, scorer=job.scorer("model-a", text=UNAVAILABLE))
+    listed = json.loads(job.command("show", "--json").stdout)
+    first, second = listed["attempts"]
+    assert (first["outcome"], first["gave_way"]) == ("attempt_aborted", "scorer-unavailable")
+    assert (second["outcome"], second["model_id"]) == ("accepted", "model-b")
+    assert listed["accepted"] == second["attempt_id"] == job.last
+    assert alone in job.command("show", alone, "--job").stdout
+    assert job.last not in job.command("show", alone, "--job").stdout
+    assert job.gate(job.last, "--consume") == "accept"
+    listed = json.loads(job.command("show", "--job", first["attempt_id"], "--json").stdout)
+    assert [one["outcome"] for one in listed["attempts"]] == ["attempt_aborted", "consumed"]
 
 
 def test_the_last_model_unavailable_too_is_75(job: Job) -> None:

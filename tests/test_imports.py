@@ -40,10 +40,11 @@ ORDER: Final = """
     attempt_runner.evidence attempt_runner.gate
     attempt_runner.environment attempt_runner.confined attempt_runner.exchange attempt_runner.plan
     attempt_runner.enclosure
-    attempt_runner.trial attempt_runner.start attempt_runner.role attempt_runner.children attempt_runner.change
+    attempt_runner.trial attempt_runner.start attempt_runner.role attempt_runner.children
+    attempt_runner.change
     attempt_runner.scoring
     attempt_runner.attempt attempt_runner.resume attempt_runner.emit attempt_runner.story
-    attempt_runner.schedulers attempt_runner.failover
+    attempt_runner.tried attempt_runner.schedulers attempt_runner.failover
     attempt_runner.lab
     attempt_runner.keys attempt_runner.keyfiles attempt_runner.dsse attempt_runner.statement
     attempt_runner.attest attempt_runner.ledger attempt_runner.checkpoint

@@ -1,15 +1,20 @@
-"""`show`: what one attempt was and how it ended."""
+"""`show`: what one attempt was and how it ended, or which attempts one job made."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from attempt_runner.cli.jobs import caller, open_workspace_state
-from attempt_runner.cli.options import Attempt, Json, StateDir, Workspace
+from attempt_runner.cli.options import Json, StateDir, Workspace
 from attempt_runner.cli.output import write_result
 from attempt_runner.cli.tables import pairs, table
 from attempt_runner.story import Story, read_story
+from attempt_runner.tried import Tried, attempts_of_job
+from bootstrap.joblog import verify_all
 
 if TYPE_CHECKING:
     from bootstrap.joblog import Record
@@ -19,16 +24,47 @@ SHARED = frozenset({"generation", "attempt_id", "model_id"})
 
 
 def command(
-    attempt: Attempt, workspace: Workspace, state_dir: StateDir = None, *, as_json: Json = False
+    workspace: Workspace,
+    attempt: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ATTEMPT]", help="Attempt id; without one, the last job's attempts are listed."
+        ),
+    ] = None,
+    state_dir: StateDir = None,
+    *,
+    job: Annotated[
+        bool, typer.Option("--job", help="List the attempts of the job that ATTEMPT was made for.")
+    ] = False,
+    as_json: Json = False,
 ) -> int:
     """Show one attempt: its frozen identity, its records in order, and its outcome.
 
-    Exits 0 when it could tell, whatever it tells.
+    Without ATTEMPT, or with --job: the attempts of one job in order, why each gave way to the
+    next, and whose receipt was accepted. Exits 0 when it could tell, whatever it tells.
     """
     with open_workspace_state(workspace, state_dir, caller()) as state:
-        story = read_story(state, attempt)
-    write_result(_as_json(story) if as_json else _as_text(story))
+        if attempt is None or job:
+            tried = attempts_of_job(verify_all(state.directory), attempt)
+            write_result(_job_as_json(tried) if as_json else _job_as_text(tried))
+        else:
+            story = read_story(state, attempt)
+            write_result(_as_json(story) if as_json else _as_text(story))
     return 0
+
+
+def _job_as_text(tried: tuple[Tried, ...]) -> str:
+    rows = [(one.attempt_id, one.model_id, one.outcome, one.gave_way) for one in tried]
+    return table(("attempt", "model", "outcome", "gave way for"), rows)
+
+
+def _job_as_json(tried: tuple[Tried, ...]) -> str:
+    accepted = [one.attempt_id for one in tried if one.outcome in ("accepted", "consumed")]
+    document = {
+        "attempts": [asdict(one) for one in tried],
+        "accepted": accepted[0] if accepted else None,
+    }
+    return json.dumps(document, indent=2) + "\n"
 
 
 def _as_text(story: Story) -> str:
