@@ -123,9 +123,8 @@ def test_a_baseline_goes_with_the_last_attempt_that_used_it(job: Job) -> None:
     baseline = job.state / "baseline"
     job.command("prune", "--keep", "0")
     assert baseline.exists()
-    words = ("attempt", "--prompt", str(job.prompt), *capture)
-    words = (*words, "--agent", job.agent(), "--", *job.scorer())
-    assert job.command(*words).stdout == "accept\n"
+    words = ("--prompt", str(job.prompt), *capture, "--agent", job.agent(), "--", *job.scorer())
+    assert job.command("attempt", *words).stdout == "accept\n"
     job.command("prune", "--keep", "1")
     assert baseline.exists()
     assert job.command("prune", "--keep", "0").stdout == f"pruned {job.last}\npruned baseline\n"
