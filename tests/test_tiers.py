@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import typer
 
-from tests.jobs import make_job
+from bootstrap.cells import find_cell
+from bootstrap.files import open_directory
+from bootstrap.identity import AttemptIdentity, read_identity
+from tests.jobs import make_job, until
 from tests.machine import landlock_abi, needs
 from tests.someone import PLAIN, ROOT, as_plain, common_ground, plain_python
 
@@ -63,6 +66,16 @@ def cases() -> list[object]:
 
 
 in_every_tier = pytest.mark.parametrize("stage", cases(), indirect=True)
+in_each_kind_of_tier = pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param(("none", False), id="root-none", marks=needs("root")),
+        pytest.param(("landlock", True), id="plain-landlock", marks=needs("landlock")),
+        pytest.param(("bwrap", True), id="plain-bwrap", marks=needs("bwrap")),
+        pytest.param(("uid", False), id="root-uid", marks=needs("root")),
+    ],
+    indirect=True,
+)
 
 
 class Stage:
@@ -87,8 +100,8 @@ class Stage:
                 for name in ("scratch", "state"):
                     os.chown(base / name, PLAIN, PLAIN)
 
-    def run(self, agent: str, *flags: str, scorer: str) -> subprocess.CompletedProcess[str]:
-        """Run one job: a shell script as agent, a Python text as scorer."""
+    def start(self, agent: str, *flags: str, scorer: str) -> subprocess.Popen[str]:
+        """Start one job: a shell script as agent, a Python text as scorer."""
         script = self.job.directory / "agent.sh"
         script.write_text(agent)
         program = self.job.script("scorer.py", scorer)
@@ -100,15 +113,20 @@ class Stage:
             *("--", python, "-I", str(program)),
         )
         before = (*as_plain(), python) if self._plain else (sys.executable,)
-        return subprocess.run(
+        return subprocess.Popen(
             (*before, "-I", "-c", START, *words),
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
             cwd=self.job.directory,
             env={"PATH": os.defpath, "GITHUB_ENV": str(self.job.directory / "github_env")},
-            timeout=100,
         )
+
+    def run(self, agent: str, *flags: str, scorer: str) -> subprocess.CompletedProcess[str]:
+        """Run one job to its end."""
+        with self.start(agent, *flags, scorer=scorer) as process:
+            output, errors = process.communicate(timeout=100)
+            return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
 @pytest.fixture
@@ -129,7 +147,7 @@ def test_an_honest_job_is_accepted(stage: Stage) -> None:
     assert stage.job.events[-1] == "accepted"
 
 
-@in_every_tier
+@in_each_kind_of_tier
 def test_a_daemon_of_the_agents_is_dead_before_the_diff_is_sealed(stage: Stage) -> None:
     """It rewrites the diff for ever from a session of its own; what was sealed is what counts."""
     daemon = (
@@ -143,7 +161,7 @@ def test_a_daemon_of_the_agents_is_dead_before_the_diff_is_sealed(stage: Stage) 
     assert stage.job.diff.read_text() == sealed
 
 
-@in_every_tier
+@in_each_kind_of_tier
 def test_what_the_agent_plants_is_not_run_by_the_scorer(stage: Stage) -> None:
     """HOME, PATH, a .pth file, a module in the working directory and GITHUB_ENV lead nowhere."""
     plant = (
@@ -165,7 +183,7 @@ def test_what_the_agent_plants_is_not_run_by_the_scorer(stage: Stage) -> None:
     assert done.stdout == "accept\n", done.stderr
 
 
-@in_every_tier
+@in_each_kind_of_tier
 def test_an_agent_that_cuts_the_log_gains_nothing(stage: Stage) -> None:
     """It is refused by the kernel, or under none found out: never an accept without its records."""
     cut = f"for f in {stage.job.state_root}/*/job-log.jsonl; do (: > $f); done 2>/dev/null\n"
@@ -176,7 +194,7 @@ def test_an_agent_that_cuts_the_log_gains_nothing(stage: Stage) -> None:
         assert done.stdout == "accept\n", done.stderr
 
 
-@in_every_tier
+@in_each_kind_of_tier
 def test_an_agent_that_kills_its_runner_buys_no_second_try(stage: Stage) -> None:
     """The signal is refused; or, where it arrives, there is no accept and no 75."""
     done = stage.run(HONEST + "kill -TERM $PPID\nsleep 1\n", scorer=JUDGE)
@@ -208,3 +226,29 @@ def test_a_prompt_in_the_workspace_is_refused(stage: Stage) -> None:
     assert done.returncode == 78
     assert "prompt.md" in done.stderr
     assert not (stage.job.workspace / "ran").exists()
+
+
+@needs("root", "landlock")
+@pytest.mark.parametrize("stage", [("landlock", False)], ids=["root"], indirect=True)
+def test_a_killed_runners_children_are_gone_for_certain(stage: Stage) -> None:
+    """What hides from every search, in a session and environment of its own, is in the cgroup."""
+    hide = "env -i setsid sh -c 'sleep 300 & sleep 300' &\n: > up\nsleep 300\n"
+    with stage.start(hide, scorer=JUDGE) as runner:
+        until((stage.job.workspace / "up").exists)
+        runner.kill()
+        runner.communicate()
+    cells = [find_cell(f"{identity.marker}-agent") for identity in identities(stage)]
+    if not any(cells):
+        pytest.skip("machine lacks: a version 2 cgroup that can be written")
+    assert stage.run(HONEST, scorer=JUDGE).stdout == "accept\n"
+    assert not any(cell.exists() for cell in cells if cell)
+    assert stage.job.of("attempt_aborted")["proof"] == "cgroup"
+
+
+def identities(stage: Stage) -> list[AttemptIdentity]:
+    """Read what each attempt was frozen to."""
+    found = []
+    for path in stage.job.attempts:
+        with open_directory(path) as directory:
+            found.append(read_identity(directory, path.name))
+    return found
