@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from attempt_runner.change import make_tree, seal_capture
@@ -53,7 +53,8 @@ def run_attempt(ground: Ground, generation: Generation, task: Task, inbox: Signa
         close_rejected(trial, refused)  # 15
         raise
     except (UnavailableError, ConfigurationError) as error:
-        close_aborted(trial, str(error))
+        with nullcontext() if trial.has_started else not_yet_started():
+            close_aborted(trial, str(error))
         raise _as_the_tier_allows(trial, error) from error
     finally:
         trial.close()

@@ -15,6 +15,7 @@ from attempt_runner.role import Role, describe, run_role
 from bootstrap.errors import Finding
 from bootstrap.files import Directory, make_directory, open_directory_beneath, open_regular
 from bootstrap.freeze import changed_files, search_path
+from bootstrap.prepare import not_yet_started
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,10 +45,12 @@ def run_agent(trial: Trial, command: FrozenCommand, enclosure: Enclosure) -> Exi
     """Run the agent in the workspace, and prove that nothing of it is left: steps 7 and 8.
 
     Raises RefusalError: `processes` if something is left, `agent` for an exit that does not
-    count as done. An interrupted agent is the caller's to judge.
+    count as done. UnavailableError where our own files could not be written before its start.
+    An interrupted agent is the caller's to judge.
     """
     job, workspace = trial.job, trial.ground.workspace.path
-    own = _furnish(trial, "agent", {"prompt": SEALED_PROMPT}, job.agent_home_from, enclosure)
+    with not_yet_started():
+        own = _furnish(trial, "agent", {"prompt": SEALED_PROMPT}, job.agent_home_from, enclosure)
     words = {
         "workspace": str(workspace),
         "prompt": str(own.inputs["prompt"]),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bootstrap.errors import ConfigurationError
-from bootstrap.files import Directory, make_directory, open_directory
+from bootstrap.files import Directory, make_directory, open_directory, storage_error
 from bootstrap.seal import seal
 from bootstrap.wipe import remove_tree
 
@@ -65,19 +65,22 @@ def furnish(
     """Make one child's room: HOME, TMPDIR and a read-only copy of each open input file.
 
     `home_from` is the operator's directory, copied with its links as links. HOME and TMPDIR
-    are given to `user`. Raises ConfigurationError if it cannot be copied, StorageError or
-    OSError if ours cannot be made.
+    are given to `user`. Raises ConfigurationError if it cannot be copied, StorageError if
+    ours cannot be made.
     """
-    with make_directory(exchange, name, PASS_THROUGH) as room:
-        for directory in ("home", "tmp"):
-            with make_directory(room, directory, PRIVATE) as made:
-                give(made, user)
-        for file, source in inputs.items():
-            seal(source, room, file)
-        if home_from:
-            _copy_home(home_from, room.path / "home", user)
-        copies = {file: room.path / file for file in inputs}
-        return OwnRoom(room.path, room.path / "home", room.path / "tmp", copies)
+    try:
+        with make_directory(exchange, name, PASS_THROUGH) as room:
+            for directory in ("home", "tmp"):
+                with make_directory(room, directory, PRIVATE) as made:
+                    give(made, user)
+            for file, source in inputs.items():
+                seal(source, room, file)
+            if home_from:
+                _copy_home(home_from, room.path / "home", user)
+            copies = {file: room.path / file for file in inputs}
+            return OwnRoom(room.path, room.path / "home", room.path / "tmp", copies)
+    except OSError as error:
+        raise storage_error(exchange.path / name, error) from error
 
 
 def give(directory: Directory, user: User | None) -> None:

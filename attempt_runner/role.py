@@ -23,6 +23,7 @@ from bootstrap.errors import (
     shown,
 )
 from bootstrap.files import storage_error
+from bootstrap.prepare import not_yet_started
 from bootstrap.processes import MARKER_VARIABLE, Child, Exit, Limits, run_child
 from bootstrap.reaper import clear_descendants
 
@@ -72,7 +73,8 @@ def run_role(trial: Trial, role: Role) -> Exit:
     not be enclosed, and IntegrityError for a scorer that finds no room after an agent ran: an
     agent that fills the machine must not buy another try.
     """
-    output = _open_output(trial, f"{role.name}.log")
+    with not_yet_started() if role.name == "agent" else nullcontext():
+        output = _open_output(trial, f"{role.name}.log")
     try:
         exited, start = _run_enclosed(trial, role, output)
     except ProcessesRemainError as error:

@@ -53,6 +53,11 @@ class Trial:
     sealed: dict[str, str]
     change: dict[str, object]
 
+    @property
+    def has_started(self) -> bool:
+        """Whether agent or scorer may have run: from then on a failure of ours is no 75."""
+        return not self.identity.processes.keys() <= {"runner"}
+
     def log(self, event: str, /, **fields: object) -> Record:
         """Append a record that carries the attempt's generation, id and model."""
         return self.ground.log.append(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.strikes import ERRORS, SIGNALS, Case
+from tests.faults.strikes import ERRORS, SIGNALS, Case, find_points
 from tests.machine import needs
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ KILLS, STOPS, FAILURES = 10, 6, 12
 @pytest.fixture(scope="module")
 def points(tmp_path_factory: pytest.TempPathFactory) -> tuple[Point, ...]:
     """Find the points of a whole run."""
-    return Case(tmp_path_factory.mktemp("traced"), "0" * 12).find_points()
+    return find_points(tmp_path_factory.mktemp("points"))
 
 
 def nth(points: Sequence[Point], number: int, count: int) -> Point:

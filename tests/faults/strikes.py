@@ -68,6 +68,18 @@ class Struck:
     err: str
 
 
+def find_points(directory: Path) -> tuple[Point, ...]:
+    """Run the whole job untouched; return every point of it, in order.
+
+    An interpreter that has just compiled its modules makes other calls: run once before.
+    """
+    for name in ("warm", "traced"):
+        case = Case(directory / name, "0" * 12)
+        struck = case.strike(*strace(case.trace))
+        assert struck.out == "accept\n", struck
+    return tuple(parse(case.trace.read_text(errors="replace"), str(case.job.directory)))
+
+
 class Case:
     """One job in a directory of its own, to be struck once."""
 
@@ -76,7 +88,7 @@ class Case:
         self.job: Job = make_job(directory)
         self.token = token
         self._ran = directory / "agent-ran"
-        self._trace = directory / "trace"
+        self.trace = directory / "trace"
         agent = self.job.agent(LEAVING, str(self._ran), token)
         self.words = self.job.run_words(
             *("--agent", agent, "--score-path", "score.json", "--base", str(self.job.base))
@@ -98,18 +110,10 @@ class Case:
         )
         return Struck(done.returncode, done.stdout, done.stderr)
 
-    def find_points(self) -> tuple[Point, ...]:
-        """Run the whole job untouched; return every point of it, in order."""
-        struck = self.strike(*strace(self._trace))
-        assert struck.out == "accept\n", struck
-        trace = self._trace.read_text(errors="replace")
-        return tuple(parse(trace, str(self.job.directory)))
-
     def signal(self, point: Point, name: str) -> Struck:
         """Have the runner get a signal right before a point, and check what is left."""
-        struck = self.strike(
-            *strace(self._trace, f"{point.call}:signal={name}:when={point.number}")
-        )
+        struck = self.strike(*strace(self.trace, f"{point.call}:signal={name}:when={point.number}"))
+        assert f"SIG{name}" in self.trace.read_text(errors="replace"), "it was not struck"
         expected = (-signal.SIGKILL,) if name == "KILL" else (0, 1, 75)
         assert struck.code in expected, struck
         self.check(struck)
@@ -117,7 +121,8 @@ class Case:
 
     def fail(self, point: Point, name: str) -> Struck:
         """Have one call fail, and check what is left."""
-        struck = self.strike(*strace(self._trace, f"{point.call}:error={name}:when={point.number}"))
+        struck = self.strike(*strace(self.trace, f"{point.call}:error={name}:when={point.number}"))
+        assert "(INJECTED)" in self.trace.read_text(errors="replace"), "it was not struck"
         assert struck.code in (0, 1, 75, 77, 78), struck
         if struck.code in (75, 77):
             assert os.strerror(getattr(errno, name)) in struck.err, struck
