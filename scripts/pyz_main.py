@@ -16,6 +16,12 @@ OURS = ("attempt_runner/", "bootstrap/")
 CONFIGURATION = 78  # sysexits.h, EX_CONFIG
 
 
+def refuse(what: str, expected: str, got: str) -> None:
+    """Exit as on any refused configuration."""
+    print(f"attempt-runner: {what}: expected {expected}, got {got}", file=sys.stderr)
+    sys.exit(CONFIGURATION)
+
+
 def unpack(place: str) -> None:
     """Write our files below a directory where other users may read them, and only read."""
     before = os.umask(0o022)
@@ -32,14 +38,12 @@ def unpack(place: str) -> None:
 def main() -> None:
     """Run the command line on unpacked files, and return what it exits with."""
     if sys.version_info < (3, 11):
-        sys.exit(f"attempt-runner: expected Python 3.11 or newer, got {sys.version.split()[0]}")
+        refuse("Python", "3.11 or newer", sys.version.split()[0])
+    parent = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - no other place, such as the cwd
     try:
-        place = tempfile.mkdtemp(prefix="attempt-runner-")
+        place = tempfile.mkdtemp(prefix="attempt-runner-", dir=parent)
     except OSError as error:
-        print(
-            f"attempt-runner: TMPDIR: expected a writable directory, got {error}", file=sys.stderr
-        )
-        sys.exit(CONFIGURATION)
+        refuse("TMPDIR", "a writable directory", str(error))
     owner = os.getpid()
     try:
         unpack(place)
