@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from attempt_runner.gate import compare_claims, refusal
-from attempt_runner.plan import Inputs, Intent, require_inputs
+from attempt_runner.plan import Inputs, Intent, plan_of, require_inputs
 from bootstrap.errors import ConfigurationError, Finding, shown
 from bootstrap.files import AgentPath
 from bootstrap.freeze import FrozenCommand, changed_files
 from bootstrap.identity import command_from_json
 from bootstrap.joblog import read_segment
 from bootstrap.live import path_from_json
-from bootstrap.prepare import ScorePaths
+from bootstrap.prepare import ScorePaths, check_overlaps, clear_score_paths, stale_inputs
 from bootstrap.state import Generation, read_generation, require_in_force
 from bootstrap.sweep import sweep
 
@@ -38,7 +38,8 @@ class Resumed:
 def resume(ground: Ground, intent: Intent, claims: Mapping[str, str]) -> Resumed:
     """Return the generation in force, and what bootstrap froze under it.
 
-    Closes what an earlier run left open. Raises ConfigurationError (78) where there is no
+    Closes what an earlier run left open, and wipes once more, now that an agent's diff may be
+    known, which bootstrap was not told of. Raises ConfigurationError (78) where there is no
     generation in force for this machine, boot and workspace, or job.toml has changed since;
     RefusalError, recorded, where it has had its decided attempt, where the environment claims
     another model or generation, or where the scorer is not the frozen one.
@@ -47,6 +48,9 @@ def resume(ground: Ground, intent: Intent, claims: Mapping[str, str]) -> Resumed
     inputs = require_inputs(intent, _frozen_scorer(generation) or intent.scorer)
     segment = read_segment(ground.state.directory, generation.generation)
     score_paths = _wiped_paths(segment)
+    intent = replace(intent, score_paths=score_paths)
+    plan = plan_of(intent, generation.frozen.model_id)
+    check_overlaps(score_paths.paths, plan.guarded)
     sweep(ground.state, ground.log, ground.workspace, score_paths.paths, strict=intent.job.strict)
     _require_same_config(generation, intent)
     findings = [
@@ -63,7 +67,9 @@ def resume(ground: Ground, intent: Intent, claims: Mapping[str, str]) -> Resumed
             fields=list(refused.fields),
         )
         raise refused
-    return Resumed(generation, replace(intent, score_paths=score_paths), inputs)
+    if stale := stale_inputs(plan):
+        clear_score_paths(ground, generation.generation, score_paths, stale=stale)
+    return Resumed(generation, intent, inputs)
 
 
 def _claimable(generation: Generation) -> dict[str, str]:

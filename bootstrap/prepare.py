@@ -150,7 +150,7 @@ def prepare(ground: Ground, plan: Plan, baseline: Callable[[], Mapping[str, obje
     minted = mint_generation(ground.state, ground.workspace, Frozen(model_id=plan.model_id))
     write_generation(ground.state, minted)
     ground.log.append("generation_minted", generation=minted.generation)
-    clear_score_paths(ground, minted.generation, plan.score_paths, stale=_stale(plan))
+    clear_score_paths(ground, minted.generation, plan.score_paths, stale=stale_inputs(plan))
     frozen = _freeze(ground, plan)
     ground.log.append("model_frozen", **_as_fields(minted, frozen), **baseline())
     in_force = replace(minted, status="in_force", frozen=frozen)
@@ -198,8 +198,8 @@ def clear_score_paths(
     )
 
 
-def _stale(plan: Plan) -> tuple[AgentPath, ...]:
-    # Yesterday's diff is as foreign as yesterday's score.
+def stale_inputs(plan: Plan) -> tuple[AgentPath, ...]:
+    """Return what must be gone before an agent starts: yesterday's diff is as foreign as a score."""
     if plan.starts_agent and plan.diff and plan.diff.inside is not None:
         return (plan.diff.inside,)
     return ()
