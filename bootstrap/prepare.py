@@ -199,7 +199,7 @@ def clear_score_paths(
 
 
 def stale_inputs(plan: Plan) -> tuple[AgentPath, ...]:
-    """Return what must be gone before an agent starts: yesterday's diff is as foreign as a score."""
+    """Return the inputs that must be gone before an agent starts, as foreign as a score."""
     if plan.starts_agent and plan.diff and plan.diff.inside is not None:
         return (plan.diff.inside,)
     return ()
