@@ -59,15 +59,14 @@ def test_the_golden_files_are_all_there() -> None:
 @pytest.mark.parametrize(("name", "step"), [("accept--ed25519", 1), ("accept--ecdsa-p256", 7)])
 def test_every_changed_byte_of_payload_and_signature_is_refused(name: str, step: int) -> None:
     """No byte of what was signed, nor of the signature, can be another."""
-    document, key = json.loads(_read(name)), _key_of(name)
-    for holder, field, pace in ((document, "payload", step), (document["signatures"][0], "sig", 1)):
-        good = base64.b64decode(holder[field])
+    text, key = _read(name).decode(), _key_of(name)
+    document = json.loads(text)
+    for spelled, pace in ((document["payload"], step), (document["signatures"][0]["sig"], 1)):
+        good = base64.b64decode(spelled)
         for place in range(0, len(good), pace):
             changed = good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]
-            holder[field] = base64.b64encode(changed).decode()
-            assert _refused_fields(json.dumps(document).encode(), key) == ("attestation",), place
-        holder[field] = base64.b64encode(good).decode()
-    verify_attestation(json.dumps(document).encode(), key, expectations())
+            data = text.replace(spelled, base64.b64encode(changed).decode()).encode()
+            assert _refused_fields(data, key) == ("attestation",), place
 
 
 def test_an_attestation_that_was_cut_is_refused() -> None:
