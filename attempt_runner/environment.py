@@ -50,6 +50,21 @@ CI_COMMAND_FILES: Final = (
     "GITHUB_STATE",
     "GITHUB_STEP_SUMMARY",
 )
+# Tokens, ids and addresses of whatever started the runner: a child could act in its name.
+SCHEDULERS: Final = (
+    "ACTIONS_*",
+    "ARGO_*",
+    "AWS_BATCH_*",
+    "BUILDKITE*",
+    "CI_*",
+    "GITHUB_*",
+    "GITLAB_*",
+    "JENKINS_*",
+    "KUBERNETES_*",
+    "RUNNER_*",
+    "SBATCH_*",
+    "SLURM*",
+)
 OURS: Final = (
     "ATTEMPT_*",
     "DIFF_FILE",
@@ -67,7 +82,7 @@ OURS: Final = (
 
 
 def check_passed(flag: str, names: Iterable[str]) -> None:
-    """Refuse a variable that loads code, is a CI command file, or is set by the runner.
+    """Refuse a variable that loads code, belongs to a CI system or scheduler, or is set by the runner.
 
     Raises ConfigurationError. Names are compared without regard to case.
     """
@@ -77,6 +92,7 @@ def check_passed(flag: str, names: Iterable[str]) -> None:
         for patterns, cause in (
             (LOADS_CODE, "a variable that makes programs load code"),
             (CI_COMMAND_FILES, "a command file of the CI system"),
+            (SCHEDULERS, "a variable of the scheduler or CI system"),
             (OURS, "a variable that the runner sets itself"),
         ):
             if any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in patterns):

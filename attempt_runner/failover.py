@@ -43,7 +43,8 @@ from bootstrap.seal import digest_fd
 from bootstrap.state import read_generation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from attempt_runner.enclosure import Enclosures
     from attempt_runner.gate import Accepted
@@ -142,12 +143,17 @@ def _causes(job: Job, *, several: bool) -> frozenset[str]:
     return frozenset(job.failover_on)
 
 
-def run_job(course: Course, who: Caller, inbox: SignalInbox) -> Accepted:
+def run_job(
+    course: Course,
+    who: Caller,
+    inbox: SignalInbox,
+    watch: Callable[[Ground], AbstractContextManager[None]],
+) -> Accepted:
     """Bootstrap and attempt, model after model, until one attempt is decided.
 
     Returns `Accepted`, or raises what the last attempt raised: its refusal, or
     ScorerUnavailableError (75) where the last model was unavailable too. The workspace is
-    locked from the first to the last.
+    locked from the first to the last, and `watch` is entered meanwhile.
     """
     intent = course.intent
     inputs = require_inputs(intent, intent.scorer)
@@ -156,6 +162,7 @@ def run_job(course: Course, who: Caller, inbox: SignalInbox) -> Accepted:
             ground = held.enter_context(
                 hold_workspace(intent.workspace, intent.root, wait=intent.job.wait, inbox=inbox)
             )
+            held.enter_context(watch(ground))
             enclosures = enclose_children(intent, inputs, ground.state, who.environ, held)
         return _try_models(Setting(ground, course, inputs, enclosures, who.environ, inbox))
 

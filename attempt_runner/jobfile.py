@@ -38,38 +38,45 @@ def read_job_file(path: Path, workspace: Path | None) -> JobFile:
     unknown table or key.
     """
     if workspace:
-        _require_outside(path, workspace)
-    data = _read(Path(os.path.realpath(path)))
-    values = dict(_values(path, _parse(path, data)))
+        require_outside(path, workspace)
+    data = read_trusted(path, MAX_BYTES)
+    return make_job_file(path, _parse(path, data), data)
+
+
+def make_job_file(path: Path, tables: Mapping[str, Any], data: bytes) -> JobFile:
+    """Return the values of parsed `data`, by table. Raises what `read_job_file` does."""
+    values = dict(_values(path, tables))
     inner = values.get("workspace")
     if isinstance(inner, str):
-        _require_outside(path, path.parent / inner)
+        require_outside(path, path.parent / inner)
     return JobFile(values, path, hashlib.sha256(data).hexdigest())
 
 
-def _require_outside(path: Path, workspace: Path) -> None:
+def require_outside(path: Path, workspace: Path) -> None:
     """Refuse a file of the workspace's, and a link there, which the agent could point anywhere."""
     named = os.path.join(os.path.realpath(path.parent), path.name)
     for place in (named, os.path.realpath(path)):
         if Path(place).is_relative_to(os.path.realpath(workspace)):
-            raise _refused(path, "a file outside the workspace", "one that the agent can write")
+            raise refused(path, "a file outside the workspace", "one that the agent can write")
 
 
-def _read(path: Path) -> bytes:
+def read_trusted(named: Path, limit: int) -> bytes:
+    """Read a file that only the caller or root can have written. Raises ConfigurationError."""
+    path = Path(os.path.realpath(named))
     try:
         _require_private_place(path)
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             status = require_regular(fd, path, single_link=False)
             if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or not _is_trusted(status):
-                raise _refused(path, "a file that only you or root can write", "another's")
-            return read_capped(fd, MAX_BYTES, path)
+                raise refused(path, "a file that only you or root can write", "another's")
+            return read_capped(fd, limit, path)
         finally:
             os.close(fd)
     except UnsafeFileError as error:
-        raise _refused(path, error.expected, error.found) from error
+        raise refused(path, error.expected, error.found) from error
     except OSError as error:
-        raise _refused(path, "a readable file", error.strerror or "an error") from error
+        raise refused(path, "a readable file", error.strerror or "an error") from error
 
 
 def _require_private_place(path: Path) -> None:
@@ -78,7 +85,7 @@ def _require_private_place(path: Path) -> None:
         status = os.stat(parent)
         open_to_others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if (open_to_others and not status.st_mode & stat.S_ISVTX) or not _is_trusted(status):
-            raise _refused(path, "parents that only you or root can write", str(parent))
+            raise refused(path, "parents that only you or root can write", str(parent))
 
 
 def _is_trusted(status: os.stat_result) -> bool:
@@ -89,21 +96,21 @@ def _parse(path: Path, data: bytes) -> Mapping[str, Any]:
     try:
         return tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError
-        raise _refused(path, "a TOML file in UTF-8", str(error)) from error
+        raise refused(path, "a TOML file in UTF-8", str(error)) from error
 
 
 def _values(path: Path, document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     known = {flag_of(item.name): item for item in settings()}
     for table, entries in document.items():
         if table not in TABLES or not isinstance(entries, dict):
-            raise _refused(path, f"only the tables {', '.join(TABLES)}", shown(table))
+            raise refused(path, f"only the tables {', '.join(TABLES)}", shown(table))
         for key, value in entries.items():
             item = known.get(key)
             if item is None:
-                raise _refused(path, _suggestion(key, known), f"key {shown(key)}")
+                raise refused(path, _suggestion(key, known), f"key {shown(key)}")
             if item.metadata["table"] != table:
                 expected = f"{key} in [{item.metadata['table']}]"
-                raise _refused(path, expected, f"it in [{table}]")
+                raise refused(path, expected, f"it in [{table}]")
             yield item.name, value
 
 
@@ -114,7 +121,8 @@ def _suggestion(key: str, known: Mapping[str, object]) -> str:
     return f"a flag's name such as {near[0]}" if near else "a flag's name"
 
 
-def _refused(path: Path, expected: str, found: str) -> ConfigurationError:
+def refused(path: Path, expected: str, found: str) -> ConfigurationError:
+    """Return the refusal of a configuration file."""
     return ConfigurationError(
         f"configuration {path}", expected=expected, found=found, remedy="correct or move the file"
     )

@@ -27,6 +27,7 @@ ORDER: Final = """
     bootstrap.live bootstrap.freeze bootstrap.identity bootstrap.sweep
     bootstrap.prepare bootstrap.entrypoint
     attempt_runner.settings attempt_runner.resolve attempt_runner.jobfile
+    attempt_runner.joblist attempt_runner.workers
     attempt_runner.status attempt_runner.isolate attempt_runner.canary attempt_runner.sockets
     attempt_runner.leftovers attempt_runner.tryout attempt_runner.probe
     attempt_runner.doctor attempt_runner.layout attempt_runner.users
@@ -44,8 +45,10 @@ ORDER: Final = """
     attempt_runner.change
     attempt_runner.scoring
     attempt_runner.attempt attempt_runner.resume attempt_runner.emit attempt_runner.story
-    attempt_runner.tried attempt_runner.schedulers attempt_runner.failover
-    attempt_runner.lab
+    attempt_runner.tried attempt_runner.schedulers attempt_runner.failover attempt_runner.ci
+    attempt_runner.collect
+    attempt_runner.lab attempt_runner.advice attempt_runner.report attempt_runner.report.model
+    attempt_runner.report.timeline attempt_runner.report.render
     attempt_runner.keys attempt_runner.keyfiles attempt_runner.dsse attempt_runner.statement
     attempt_runner.attest attempt_runner.ledger attempt_runner.checkpoint
     attempt_runner.prune
@@ -61,6 +64,7 @@ BORROWED: Final = {
     "securesystemslib": "attempt_runner.keys",
     "defusedxml": "attempt_runner.scores.junit",
     "tap": "attempt_runner.scores.tap",
+    "jinja2": "attempt_runner.report.render",
     "backports": "attempt_runner.scores.eval_archive",
 }
 GATE_MAY_IMPORT: Final = {

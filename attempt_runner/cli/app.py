@@ -36,7 +36,9 @@ COMMANDS: Final = (
     "attest",
     "verify-attestation",
     "revoke",
+    "collect",
     "prune",
+    "report",
 )
 BUG: Final = 70  # sysexits.h, EX_SOFTWARE
 EPILOG: Final = (

@@ -16,6 +16,7 @@ from bootstrap.state import open_state
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from attempt_runner.jobfile import JobFile
     from attempt_runner.settings import Job
     from bootstrap.state import State
 
@@ -38,6 +39,11 @@ def read_intent(config: Path | None, flags: Mapping[str, object], who: Caller) -
 
     workspace = flags.get("workspace")
     file = read_job_file(Path(os.path.abspath(config)), Path(str(workspace)) if workspace else None)
+    return intend_file(file, flags, who)
+
+
+def intend_file(file: JobFile, flags: Mapping[str, object], who: Caller) -> Intent:
+    """Join flags and what a configuration file, or a line of a job list, holds."""
     job = resolve(flags, file.values, cwd=who.cwd, config_path=file.path, config_sha256=file.sha256)
     return intend(job, who)
 
