@@ -36,7 +36,7 @@ def _run(*argv: object, **variables: str) -> subprocess.CompletedProcess[str]:
         cwd="/",
         env=clean_environment() | variables,
         text=True,
-        timeout=110,
+        timeout=500,
     )
 
 
@@ -153,6 +153,7 @@ def _lend_dependencies(place: Path) -> None:
 
 
 @pytest.mark.network
+@pytest.mark.timeout(600)
 def test_a_clean_install_brings_only_these(wheel: Path, tmp_path: Path) -> None:
     """The list of what the base install pulls in is short, and known."""
     place = tmp_path / "venv"
