@@ -39,7 +39,7 @@ def read_story(state: State, attempt_id: str) -> Story:
     """Read one attempt. Raises ConfigurationError if there is none, TamperedStateError."""
     with _open(state, attempt_id) as directory:
         identity = read_identity(directory, attempt_id)
-        findings = _read_findings(directory)
+        findings = read_findings(directory)
         path = str(directory.path)
     segment = read_segment(state.directory, identity.generation)
     records = tuple(item for item in segment if item.fields.get("attempt_id") == attempt_id)
@@ -59,7 +59,8 @@ def _open(state: State, attempt_id: str) -> Directory:
         ) from error
 
 
-def _read_findings(directory: Directory) -> tuple[Finding, ...]:
+def read_findings(directory: Directory) -> tuple[Finding, ...]:
+    """Read what decision.json says refused; empty without one. Raises TamperedStateError."""
     try:
         document: Any = load_json(read_regular(directory, DECISION, MAX_DECISION_BYTES))
         return tuple(

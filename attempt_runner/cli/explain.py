@@ -3,41 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Final
 
+from attempt_runner.advice import next_step
 from attempt_runner.cli.jobs import caller, open_workspace_state
 from attempt_runner.cli.options import Attempt, Json, StateDir, Workspace
 from attempt_runner.cli.output import write_result
 from attempt_runner.cli.tables import table
 from attempt_runner.story import Story, read_story
-
-NEXT: Final = {
-    "missing_receipt": "there was no complete score: read scorer.log, mend the scorer, run a new "
-    "attempt",
-    "receipt_file": "the receipt is not the runner's file: find out who writes the state directory",
-    "receipt_json": "the receipt was altered: find out who writes the state directory",
-    "receipt_type": "the receipt was altered: find out who writes the state directory",
-    "receipt_keys": "the receipt was altered: find out who writes the state directory",
-    "receipt_version": "the receipt is another version's: use the runner that wrote it",
-    "diff_file": "there is no diff to judge: see why the agent left none, run a new attempt",
-    "prompt_file": "the prompt is gone or unreadable: restore it, run a new attempt",
-    "diff_sha256": "the diff changed after it was scored: run a new attempt",
-    "prompt_sha256": "the prompt changed after it was frozen: run a new attempt",
-    "model_id": "the model changed after scoring: run a new attempt",
-    "workspace_generation": "the score is of an earlier life of the workspace: run a new attempt",
-    "attempt_id": "the receipt is another attempt's: run a new attempt",
-    "verdict": "the scorer said fail: read score and scorer.log; another model is no remedy",
-    "reasons": "the score gives no reason: mend the scorer, run a new attempt",
-    "agent": "the agent failed: read agent.log, run a new attempt",
-    "scorer": "a file of the scorer changed after it was frozen: find out why, run a new attempt",
-    "processes": "something that was started would not die: look at the machine first",
-    "inputs_changed": "sealed or live inputs moved: find out who writes there, run a new attempt",
-    "served_model": "another model than the frozen one answered: mend the routing, run a new "
-    "attempt",
-    "job_log": "log and attempt disagree: hold the machine, run `attempt-runner log --verify`",
-    "attempt_state": "this attempt is over: run a new attempt",
-    "isolation": "evidence that was demanded is not there: run a new attempt that keeps it",
-}
 
 
 def command(
@@ -51,11 +23,6 @@ def command(
         story = read_story(state, attempt)
     write_result(_as_json(story) if as_json else _as_text(story))
     return 0
-
-
-def next_step(field: str) -> str:
-    """Return what to do about a field that refused; never to repeat the same check."""
-    return NEXT.get(field, "run a new attempt")
 
 
 def _as_text(story: Story) -> str:

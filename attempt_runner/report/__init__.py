@@ -1,0 +1,1 @@
+"""The audit trail of state directories as one HTML page."""
