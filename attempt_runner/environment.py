@@ -82,7 +82,7 @@ OURS: Final = (
 
 
 def check_passed(flag: str, names: Iterable[str]) -> None:
-    """Refuse a variable that loads code, belongs to a CI system or scheduler, or is set by the runner.
+    """Refuse a variable that loads code, is a CI system's or scheduler's, or is set by us.
 
     Raises ConfigurationError. Names are compared without regard to case.
     """
