@@ -18,6 +18,7 @@ from attempt_runner.scores.served import model_evidence, parse_aliases, served_m
 from bootstrap.bind_receipt import Identity, ReceiptInputError, build_receipt
 from bootstrap.errors import Finding, RefusalError, ScorerUnavailableError, UnsafeFileError
 from bootstrap.files import read_regular, write_new
+from bootstrap.identity import command_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -134,5 +135,5 @@ def _evidence(trial: Trial, score: Score) -> dict[str, object]:
             "models": model_evidence(score),
         },
         "scored": trial.identity.scored,
-        "scorer": dict(trial.identity.scorer.files),
+        "scorer": command_to_json(trial.identity.scorer)["files"],
     }

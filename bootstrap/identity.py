@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from bootstrap.bind_receipt import StrictJsonError, load_json
 from bootstrap.errors import TamperedStateError, UnsafeFileError
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "attempt.json"
 VERSION: Final = 1
+_READABLE: Final = bytes(byte for byte in range(0x20, 0x7F) if byte != ord("%"))
 MAX_BYTES: Final = 1024 * 1024  # argv and digests; a command line is at most 128 KiB a word
 
 
@@ -195,8 +198,12 @@ def _live(value: Any) -> LivePath:
 
 
 def command_to_json(command: FrozenCommand) -> dict[str, object]:
-    """Return a frozen command as generation.json and attempt.json keep it."""
-    return {"argv": list(command.argv), "files": dict(command.files)}
+    """Return a frozen command as generation.json and attempt.json keep it.
+
+    Words are bytes: what is not printable ASCII, and `%`, is percent-encoded.
+    """
+    files = {_word_to_json(path): digest for path, digest in command.files.items()}
+    return {"argv": list(map(_word_to_json, command.argv)), "files": files}
 
 
 def command_from_json(value: Any) -> FrozenCommand:
@@ -204,5 +211,13 @@ def command_from_json(value: Any) -> FrozenCommand:
 
     Raises AttributeError, KeyError or TypeError for anything else.
     """
-    files = {_text(name): _text(digest) for name, digest in value["files"].items()}
-    return FrozenCommand(tuple(_text(word) for word in value["argv"]), files)
+    files = {_word(name): _text(digest) for name, digest in value["files"].items()}
+    return FrozenCommand(tuple(map(_word, value["argv"])), files)
+
+
+def _word_to_json(word: str) -> str:
+    return quote_from_bytes(os.fsencode(word), safe=_READABLE)
+
+
+def _word(value: object) -> str:
+    return os.fsdecode(unquote_to_bytes(_text(value)))
