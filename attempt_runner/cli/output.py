@@ -33,9 +33,11 @@ def write_result(text: str) -> None:
 
 def complain(message: str) -> None:
     """Write one line to standard error; one that cannot be written is lost."""
-    with suppress(AttributeError, OSError, ValueError):
+    try:
         sys.stderr.write(f"attempt-runner: {message}\n")
         sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):
+        silence(sys.stderr)
 
 
 def silence(stream: TextIO | None) -> None:
