@@ -11,6 +11,8 @@ import pytest
 from attempt_runner import inside
 from bootstrap.cells import close_cell, find_cell, open_cell
 
+# A worker of pytest has threads; the runner, which forks the same way, has none.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 TREE = "sleep 60 & setsid sleep 60 & env -i setsid sh -c 'sleep 60 & sleep 60' & echo up; sleep 60"
 
 

@@ -14,6 +14,8 @@ from bootstrap.cells import open_cell
 from tests.machine import landlock_abi, needs
 from tests.someone import AGENT, PLAIN, ROOT, common_ground, plain_python, run_python
 
+# A worker of pytest has threads; the runner, which forks the same way, has none.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 AGENTS: Final = tuple(sorted(path.stem for path in (ROOT / "tests/hostile").glob("[a-z]*.py")))
 SURVIVORS: Final = {"fork_at_exit", "rewrite_score_for_ever"}
 COLUMNS: Final = ("none", "landlock", "bwrap", "bwrap+landlock", "uid", "uid+landlock")

@@ -22,6 +22,8 @@ from tests.someone import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# A worker of pytest has threads; the runner, which forks the same way, has none.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 TENANT: Final = (sys.executable, str(ROOT / "tests/tenant.py"))
 
 
