@@ -17,7 +17,7 @@ from attempt_runner.probe import choose, examine
 from attempt_runner.sockets import control_sockets
 from attempt_runner.tryout import Ground
 from bootstrap.cells import open_cell
-from bootstrap.errors import IsolationError
+from bootstrap.errors import ConfigurationError, IsolationError
 from bootstrap.freeze import FIXED_PATH
 from bootstrap.reaper import cleanup_level
 
@@ -86,7 +86,15 @@ def _places(
     state_root: Path | None, scratch: Path, user: User | None
 ) -> Iterator[tuple[Path, Path]]:
     own = scratch / f"attempt-doctor-{secrets.token_hex(16)}"
-    os.mkdir(own, 0o711)
+    try:
+        os.mkdir(own, 0o711)
+    except OSError as error:
+        raise ConfigurationError(
+            f"scratch directory {scratch}",
+            expected="one that the runner can write",
+            found=os.strerror(error.errno or 0),
+            remedy="name another with --scratch-dir",
+        ) from error
     try:
         state, workspace = own / "state", own / "workspace"
         for path in (state, workspace):
