@@ -56,6 +56,7 @@ def python39() -> str | None:
 
 
 PROBES: Final[dict[str, Callable[[], bool]]] = {
+    "browser": lambda: all(map(_runs, ("chromium", "chromedriver"), ("--version",) * 2)),
     "bwrap": lambda: _runs("bwrap", "--ro-bind", "/", "/", "--unshare-all", "true"),
     "git": lambda: _runs("git", "--version"),
     "jq": lambda: _runs("jq", "--version"),

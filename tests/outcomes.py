@@ -39,7 +39,7 @@ def run_every_outcome(directory: Path) -> Job:
     job.diff.write_text(DIFF)  # wiped, since an agent was to leave it
     _reject(job, "diff_sha256", scorer=job.scorer("pass", text=_spoil(job)))
     job.diff.write_text(DIFF)
-    served = '{"verdict": "pass", "reasons": ["x"], "model_id": %r}' % NASTY
+    served = f'{{"verdict": "pass", "reasons": ["x"], "model_id": {NASTY!r}}}'
     text = f"import json, os\njson.dump({served}, open(os.environ['SCORE_FILE'], 'w'))\n"
     _reject(job, "served_model", scorer=job.scorer(text=text))
     away = job.run("--scorer-may-be-unavailable", scorer=job.scorer(text=UNAVAILABLE))

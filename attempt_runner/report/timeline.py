@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 ROWS: Final = 40  # attempts of one drawing: more would not be looked at
 ROW: Final = 28  # height of one row, in the drawing's units, which are pixels at full width
-LEFT: Final = 170  # where the bars begin, right of the model's name
-WIDTH: Final = 560  # of the time axis
+LEFT: Final = 250  # where the bars begin, right of model and generation
+WIDTH: Final = 480  # of the time axis
 TICKS: Final = 4
 
 
@@ -29,11 +29,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One attempt's row; `follows` says that the row above is the attempt that gave way."""
+    """One attempt's row from `start` to `end`; `follows` says that the row above gave way to it."""
 
     attempt: AttemptView
     y: int
     bars: tuple[Bar, ...]
+    start: float
     end: float
     follows: bool
 
@@ -56,8 +57,9 @@ def draw(attempts: Sequence[AttemptView]) -> Timeline:
     for number, one in enumerate(chosen):
         offset = offsets[one.attempt_id]
         bars = tuple(_bars(one, offset, longest))
-        end = LEFT + WIDTH * (offset + one.seconds) / longest
-        rows.append(Row(one, number * ROW, bars, round(end, 1), offset > 0))
+        start = round(LEFT + WIDTH * offset / longest, 1)
+        end = round(LEFT + WIDTH * (offset + one.seconds) / longest, 1)
+        rows.append(Row(one, number * ROW, bars, start, end, offset > 0))
     ticks = tuple(
         (round(LEFT + WIDTH * part / TICKS, 1), f"{longest * part / TICKS:.3g} s")
         for part in range(TICKS + 1)
