@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from bootstrap.errors import ConfigurationError
 from bootstrap.files import Directory, make_directory, open_directory, storage_error
+from bootstrap.identity import EXCHANGE_PREFIX
 from bootstrap.seal import seal
 from bootstrap.wipe import remove_tree
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from attempt_runner.isolate import User
 
-PREFIX: Final = "attempt-exchange-"
 PASS_THROUGH: Final = 0o711
 PRIVATE: Final = 0o700
 
@@ -45,7 +45,7 @@ def make_exchange(scratch: Path) -> Directory:
     """
     try:
         with open_directory(Path(os.path.realpath(scratch))) as parent:
-            return make_directory(parent, PREFIX + secrets.token_hex(8), PASS_THROUGH)
+            return make_directory(parent, EXCHANGE_PREFIX + secrets.token_hex(8), PASS_THROUGH)
     except OSError as error:
         raise ConfigurationError(
             f"scratch directory {scratch}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 NAME: Final = "attempt.json"
 VERSION: Final = 1
+EXCHANGE_PREFIX: Final = "attempt-exchange-"
+_EXCHANGE: Final = re.compile(re.escape(EXCHANGE_PREFIX) + "[0-9a-f]{16}")
 _READABLE: Final = bytes(byte for byte in range(0x20, 0x7F) if byte != ord("%"))
 MAX_BYTES: Final = 1024 * 1024  # argv and digests; a command line is at most 128 KiB a word
 
@@ -120,7 +123,7 @@ def _from_json(document: Any, attempt_id: str) -> AttemptIdentity:
         prompt=_live(document["prompt"]),
         agent=command_from_json(document["agent"]) if document["agent"] is not None else None,
         marker=_text(document["marker"]),
-        exchange=_path(document["exchange"]),
+        exchange=_exchange(document["exchange"]),
         boot_id=_text(document["boot_id"]) if document["boot_id"] is not None else None,
         processes={
             name: ProcessId(_number(pid), _number(ticks))
@@ -182,6 +185,14 @@ def _number(value: object) -> int:
 
 def _path(value: object) -> Path:
     return Path(path_from_json(_text(value)).decode("utf-8", "surrogateescape"))
+
+
+def _exchange(value: object) -> Path:
+    """Return a path that may be removed with all beneath it: one that only we give a name to."""
+    path = _path(value)
+    if not path.is_absolute() or not _EXCHANGE.fullmatch(path.name):
+        raise ValueError(f"{value!r} is no exchange directory of ours")
+    return path
 
 
 def _live_to_json(live: LivePath) -> dict[str, str | None]:

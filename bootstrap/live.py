@@ -66,5 +66,8 @@ def path_to_json(path: bytes | Path) -> str:
 
 
 def path_from_json(text: str) -> bytes:
-    """Return the bytes that `path_to_json` encoded."""
-    return unquote_to_bytes(text)
+    """Return the bytes that `path_to_json` encoded. Raises ValueError for none that a path has."""
+    path = unquote_to_bytes(text)
+    if not path or b"\0" in path:
+        raise ValueError(f"{text!r} is no path")
+    return path
