@@ -105,7 +105,7 @@ def _room(
         writable=(*writable, *allowed),
         readable=tuple(Path(os.path.realpath(path)) for path in command.files),
         hidden=(root,),
-        devices=job.allow_device,
+        devices=tuple(Path(os.path.realpath(path)) for path in job.allow_device),
         network=network == "on",
     )
 
