@@ -20,7 +20,7 @@ from bootstrap.freeze import FrozenCommand, freeze_command, search_path
 from bootstrap.live import LivePath, place
 from bootstrap.place import STATE_DIR_VARIABLE, default_root
 from bootstrap.prepare import Plan, ScorePaths, StateRoot
-from bootstrap.wipe import check_score_path
+from bootstrap.scorepath import check_score_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from bootstrap.beneath import DIRECTORY_FLAGS
-from bootstrap.errors import ConfigurationError, WipeError
+from bootstrap.errors import WipeError
 from bootstrap.files import AgentPath, Directory, make_directory, open_directory_beneath
 from bootstrap.mounts import mount_points, path_of
 from bootstrap.removal import cannot_rename, empty, remove, rename_directory
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 TRASH_PREFIX: Final = b".attempt-trash-"
 _TRASH_NAME: Final = re.compile(re.escape(TRASH_PREFIX.decode()) + "[0-9a-f]{32}")
-_NAME_MAX: Final = 255  # bytes; no Linux filesystem stores a longer name
-_PATH_MAX: Final = 4096  # bytes, the final NUL included (limits.h)
 _UNMOUNT: Final = "unmount it; a score path that is itself a mount needs --score-mount"
 _REMOVE: Final = "remove it as its owner, and .attempt-trash-* beside it, then start again"
 _FOUND: Final = {
@@ -49,48 +47,12 @@ class Wiped:
     entries: int  # files and directories removed: with the path itself, unless it is a mount
 
 
-def check_score_path(text: str) -> AgentPath:
-    """Return a score path in its one spelling: relative, no `.`, no `..`, no doubled slash.
-
-    A trailing slash is dropped: it never means the target of a link. Nothing is looked up.
-    Raises ConfigurationError for an empty or absolute path, the workspace itself, `..`, NUL,
-    and names or paths too long to exist.
-    """
-    try:
-        path = os.fsencode(text)
-    except UnicodeEncodeError as error:
-        raise _bad_path(text, "text that no file name can hold") from error
-    parts = [part for part in path.split(b"/") if part not in (b"", b".")]
-    wrong = {
-        "nothing": not path,
-        "an absolute path": path.startswith(b"/"),
-        "the workspace itself": not parts,
-        "a '..'": b".." in parts,
-        "a NUL byte": b"\0" in path,
-        "a name or path that is too long": len(path) >= _PATH_MAX
-        or any(len(part) > _NAME_MAX for part in parts),
-    }
-    for found, is_wrong in wrong.items():
-        if is_wrong:
-            raise _bad_path(text, found)
-    return AgentPath(b"/".join(parts))
-
-
-def _bad_path(text: str, found: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"score path {text}",
-        expected="a path beneath the workspace",
-        found=found,
-        remedy="write it relative to the workspace, without '..'",
-    )
-
-
 def wipe(
     workspace: Directory, paths: Sequence[AgentPath], *, empty_mounts: bool = False
 ) -> tuple[Wiped, ...]:
     """Remove whatever is at each path, and prove that nothing is there; one Wiped a path.
 
-    `paths` come from `check_score_path`; a path whose parent is missing is absent.
+    `paths` come from `scorepath.check_score_path`; a path whose parent is missing is absent.
 
     1. Every path is looked at before the first change, so that a refusal leaves the trees in
        place: its parent must be a directory reached through no link and no mount, and the

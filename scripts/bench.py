@@ -370,7 +370,8 @@ class Bench:
 
         script = (
             "import sys\nfrom pathlib import Path\nfrom bootstrap.files import open_directory\n"
-            "from bootstrap.wipe import check_score_path, wipe\n"
+            "from bootstrap.scorepath import check_score_path\n"
+            "from bootstrap.wipe import wipe\n"
             "wipe(open_directory(Path(sys.argv[1])), [check_score_path('top')])\n"
         )
         for name in ("ours", "theirs"):

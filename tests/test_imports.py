@@ -23,7 +23,7 @@ ORDER: Final = """
     bootstrap.location bootstrap.place bootstrap.descent bootstrap.generation bootstrap.lock
     bootstrap.host bootstrap.statedir bootstrap.state
     bootstrap.chain bootstrap.logfile bootstrap.logread bootstrap.joblog bootstrap.logseal
-    bootstrap.removal bootstrap.wipe
+    bootstrap.scorepath bootstrap.removal bootstrap.wipe
     bootstrap.live bootstrap.freeze bootstrap.identity bootstrap.sweep
     bootstrap.prepare bootstrap.entrypoint
     attempt_runner.settings attempt_runner.resolve attempt_runner.jobfile
@@ -47,6 +47,7 @@ ORDER: Final = """
     attempt_runner.attempt attempt_runner.resume attempt_runner.emit attempt_runner.story
     attempt_runner.tried attempt_runner.schedulers attempt_runner.failover attempt_runner.ci
     attempt_runner.collect
+    attempt_runner.jobcheck attempt_runner.starter
     attempt_runner.lab attempt_runner.advice attempt_runner.report attempt_runner.report.model
     attempt_runner.report.timeline attempt_runner.report.render
     attempt_runner.keys attempt_runner.keyfiles attempt_runner.dsse attempt_runner.statement

@@ -23,7 +23,8 @@ import pytest
 
 from bootstrap.errors import RunnerError
 from bootstrap.files import open_directory
-from bootstrap.wipe import check_score_path, wipe
+from bootstrap.scorepath import check_score_path
+from bootstrap.wipe import wipe
 from tests.openers import deny_openat2
 
 both_ways: Final = pytest.mark.parametrize("flags", [(), ("--walk",)], ids=["openat2", "walk"])
