@@ -130,7 +130,8 @@ def test_the_scheduler_does_with_each_status_what_it_means(array: Array, slurm: 
     array.add(model=["m", "m"])
     array.add("pass", str(array.directory / "mark"), text=ONCE + SCORER)
     array.lines[-1]["scorer-may-be-unavailable"] = True
-    held = array.add(**{"score-path": ["out/score"]})
+    held = array.add("pass")
+    array.lines[-1]["score-path"] = ["out/score"]
     (held.workspace / "out").symlink_to("/")
     array.add(nonsense=1)
     job = array.submit()
