@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -55,7 +56,7 @@ ORDER: Final = """
     attempt_runner.prune
     attempt_runner.cli attempt_runner.cli.*
     attempt_runner.__main__
-""".split()
+""".split()  # noqa: SIM905 - a table of names reads better without quotes
 
 # Imported outside the standard library: by these modules alone.
 BORROWED: Final = {
@@ -89,7 +90,12 @@ def _modules() -> Iterator[tuple[str, Path]]:
 MODULES: Final = dict(_modules())
 
 
-def _imports(path: Path) -> Iterator[str]:
+@cache
+def _imports(path: Path) -> frozenset[str]:
+    return frozenset(_find_imports(path))
+
+
+def _find_imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
