@@ -39,6 +39,8 @@ COMMANDS: Final = (
     "collect",
     "prune",
     "report",
+    "init",
+    "check",
 )
 BUG: Final = 70  # sysexits.h, EX_SOFTWARE
 EPILOG: Final = (
