@@ -55,6 +55,14 @@ def test_github_is_told_the_verdict(job: Job, verdict: str) -> None:
     assert job.last in (job.directory / "GITHUB_STEP_SUMMARY").read_text()
 
 
+def test_attempt_tells_github_as_run_does(job: Job) -> None:
+    """Two steps of a workflow, bootstrap and attempt, end in the same outputs."""
+    assert job.command("bootstrap", "--model", "m").returncode == 0
+    words = ("attempt", *job.attempt_flags(), "--github", "--", *job.scorer())
+    assert job.command(*words, environ=github(job)).stdout == "accept\n"
+    assert outputs_of((job.directory / "GITHUB_OUTPUT").read_text())["attempt_id"] == job.last
+
+
 def test_an_earlier_attempt_is_never_told_for_this_one(job: Job) -> None:
     """A job that started no attempt has none, whatever the log holds."""
     assert job.run().returncode == 0

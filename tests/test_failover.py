@@ -220,15 +220,3 @@ def test_the_environment_cannot_change_the_next_model(job: Job) -> None:
     )
     assert done.returncode == 0
     assert attempts_of(job) == ["model-a", "model-b"]
-
-
-def test_schedulers_are_logged_as_claims(job: Job) -> None:
-    """What a scheduler calls the job is in the log, escaped, and decides nothing."""
-    claims = {"SLURM_JOB_ID": "7\n8", "SLURM_RESTART_COUNT": "1"}
-    assert job.run(environ=claims).returncode == 0
-    assert job.of("model_frozen")["scheduler"] == {
-        "slurm": {"SLURM_JOB_ID": "7\\n8", "SLURM_RESTART_COUNT": "1"}
-    }
-    assert json.dumps(claims) not in json.dumps(job.decision())
-    assert job.run(environ=claims).returncode == 0
-    assert len({item["generation"] for item in job.log}) == 2

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attempt_runner.attempt import run_attempt
 from attempt_runner.change import baseline_of
+from attempt_runner.cli.ci import CI_OPTIONS, Report
 from attempt_runner.cli.flags import job_command
 from attempt_runner.cli.jobs import announce_weakness, caller, claims_of, read_intent
 from attempt_runner.cli.output import complain, write_result
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     import typer
 
 
-@job_command("both", "attempt")
-def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]) -> int:
+@job_command("both", "attempt", more=CI_OPTIONS)
+def command(
+    ctx: typer.Context, config: Path | None, flags: Mapping[str, object], **report: Any
+) -> int:
     """Make one attempt under the generation in force: agent if given, scorer, receipt, gate.
 
     Prints `accept` and exits 0, or prints `reject: FIELD,...` and exits 1. A generation admits
@@ -40,6 +43,7 @@ def command(ctx: typer.Context, config: Path | None, flags: Mapping[str, object]
                 intent.workspace, intent.root, wait=intent.job.wait, inbox=ctx.obj, create=False
             )
         )
+        held.enter_context(Report(who.environ, report).watch(ground))
         resumed = resume(ground, intent, claims_of(who.environ))
         enclosures = enclose_children(
             resumed.intent, resumed.inputs, ground.state, who.environ, held

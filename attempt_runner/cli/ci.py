@@ -1,4 +1,4 @@
-"""What `run` tells a CI system, beside its verdict line."""
+"""What `run` and `attempt` tell a CI system, beside their verdict line."""
 
 from __future__ import annotations
 

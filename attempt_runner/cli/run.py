@@ -50,5 +50,5 @@ def command(
     announce_weakness(course.intent.job)
     accepted = run_job(course, who, ctx.obj, Report(who.environ, report).watch)
     write_result("accept\n")
-    complain(f"accepted {accepted.attempt_id}")
+    complain(f"accepted {accepted.attempt_id} of {accepted.receipt.model_id}")
     return 0
