@@ -43,7 +43,9 @@ def read_story(state: State, attempt_id: str) -> Story:
         path = str(directory.path)
     segment = read_segment(state.directory, identity.generation)
     records = tuple(item for item in segment if item.fields.get("attempt_id") == attempt_id)
-    closing = [record.event for record in records if record.event in CLOSING | {"consumed"}]
+    closing = [
+        record.event for record in records if record.event in CLOSING | {"consumed", "revoked"}
+    ]
     return Story(identity, records, closing[-1] if closing else "open", findings, path)
 
 

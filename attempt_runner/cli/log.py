@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attempt_runner.cli.jobs import caller, open_workspace_state
+from attempt_runner.cli.logview import View, parse_since
+from attempt_runner.cli.logview import follow as follow_log
 from attempt_runner.cli.options import Json, StateDir, misused
 from attempt_runner.cli.output import write_result
 from attempt_runner.cli.signing import hold_key, load_public_key, read_named
@@ -28,10 +31,12 @@ if TYPE_CHECKING:
 
 
 def command(  # noqa: PLR0913 - each parameter is an option
+    ctx: typer.Context,
     file: Annotated[
         Path | None,
         typer.Argument(metavar="[FILE]", help="The note to compare with --verify --checkpoint."),
     ] = None,
+    *,
     workspace: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Workspace whose log it is.")
     ] = None,
@@ -45,7 +50,20 @@ def command(  # noqa: PLR0913 - each parameter is an option
     public_key: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Public key to check a checkpoint with.")
     ] = None,
-    *,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only records since a time, or an age: 30m, 2h, 1d."),
+    ] = None,
+    event: Annotated[
+        list[str] | None,
+        typer.Option(metavar="EVENT", help="Only records of this event. Repeatable."),
+    ] = None,
+    attempt: Annotated[
+        str | None, typer.Option(metavar="ATTEMPT", help="Only records of this attempt.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on printing what is appended, until a signal.")
+    ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check the whole chain and print how long it is.")
     ] = False,
@@ -82,7 +100,10 @@ def command(  # noqa: PLR0913 - each parameter is an option
         if key:
             write_result(_sign(directory, key, inner))
             return 0
-        for record in verify_all(directory):
+        moment = parse_since(since, datetime.now(UTC)) if since is not None else None
+        view = View(moment, frozenset(event or ()), attempt)
+        records = follow_log(directory, ctx.obj) if follow else verify_all(directory)
+        for record in filter(view.shows, records):
             write_result(_line_of_json(record) if as_json else _line(record))
     return 0
 

@@ -12,8 +12,10 @@ from attempt_runner.cli.jobs import caller, open_workspace_state
 from attempt_runner.cli.options import Json, StateDir, Workspace
 from attempt_runner.cli.output import write_result
 from attempt_runner.cli.tables import pairs, table
+from attempt_runner.cli.terminal import fit
 from attempt_runner.story import Story, read_story
 from attempt_runner.tried import Tried, attempts_of_job
+from bootstrap.errors import shown
 from bootstrap.joblog import verify_all
 
 if TYPE_CHECKING:
@@ -46,10 +48,10 @@ def command(
     with open_workspace_state(workspace, state_dir, caller()) as state:
         if attempt is None or job:
             tried = attempts_of_job(verify_all(state.directory), attempt)
-            write_result(_job_as_json(tried) if as_json else _job_as_text(tried))
+            write_result(_job_as_json(tried) if as_json else fit(_job_as_text(tried)))
         else:
             story = read_story(state, attempt)
-            write_result(_as_json(story) if as_json else _as_text(story))
+            write_result(_as_json(story) if as_json else fit(_as_text(story)))
     return 0
 
 
@@ -86,11 +88,9 @@ def _as_text(story: Story) -> str:
         ]
     )
     rows = [(record.time, record.event, _details(record)) for record in story.records]
-    findings = [(item.field, item.expected, item.found) for item in story.findings]
-    parts = [head, table(("time", "event", ""), rows)]
-    if findings:
-        parts.append(table(("rejected field", "expected", "found"), findings))
-    return "\n".join(parts)
+    fields = ", ".join(shown(item.field) for item in story.findings)
+    why = f"\nrefused: {fields}; `attempt-runner explain` says why\n" if fields else ""
+    return f"{head}\n{table(('time', 'event', ''), rows)}{why}"
 
 
 def _tiers(story: Story) -> str:
@@ -101,7 +101,11 @@ def _tiers(story: Story) -> str:
 
 def _details(record: Record) -> str:
     own = ((name, value) for name, value in record.fields.items() if name not in SHARED)
-    return " ".join(f"{name}={value}" for name, value in own if value not in (None, "", [], False))
+    return " ".join(
+        f"{name}={value}"
+        for name, value in own
+        if value is not None and value is not False and value not in ("", [])
+    )
 
 
 def _as_json(story: Story) -> str:
