@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from attempt_runner.attempt import run_attempt
 from attempt_runner.change import baseline_of, baseline_step, return_to_baseline
+from attempt_runner.course import AGENT, TIMEOUT, UNAVAILABLE
 from attempt_runner.enclosure import enclose_children
 from attempt_runner.plan import plan_of, require_inputs
-from attempt_runner.resolve import frozen_model
 from attempt_runner.schedulers import scheduler_claims
 from attempt_runner.start import Task
 from bootstrap.errors import (
-    ConfigurationError,
     IntegrityError,
     InterruptedRunError,
     RefusalError,
     RunnerError,
     ScorerUnavailableError,
     UnavailableError,
-    UsageError,
-    shown,
 )
 from bootstrap.files import open_directory_beneath, open_regular
 from bootstrap.joblog import read_segment
@@ -46,33 +43,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
+    from attempt_runner.course import Course
     from attempt_runner.enclosure import Enclosures
     from attempt_runner.gate import Accepted
-    from attempt_runner.plan import Caller, Inputs, Intent
-    from attempt_runner.settings import Job
+    from attempt_runner.plan import Caller, Inputs
     from bootstrap.joblog import Record
     from bootstrap.prepare import Ground
     from bootstrap.signals import SignalInbox
     from bootstrap.state import Generation
 
-UNAVAILABLE: Final = "scorer-unavailable"
-TIMEOUT: Final = "scorer-timeout"
-AGENT: Final = "agent"
 STARTED: Final = "attempt_started"
 SCORED: Final = "scorer_exited"
-CAUSES: Final = (UNAVAILABLE, TIMEOUT, AGENT)
-# Their tool runs the patch, which can make it exit 75 and leave no file: not evidence that
-# anybody was unavailable, unless the operator says so.
-RUNS_PATCH: Final = frozenset({"junit", "ctrf", "tap", "exit-code"})
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """What a job may try: its models in order, and the causes that move on to the next."""
-
-    intent: Intent
-    models: tuple[str, ...]
-    causes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,44 +84,6 @@ class Earlier:
             "from_generation": self.generation.generation,
             "from_model_id": self.generation.frozen.model_id,
         }
-
-
-def plot_course(intent: Intent, environ: Mapping[str, str]) -> Course:
-    """Decide what the job may try. Raises UsageError or ConfigurationError (78).
-
-    With several models a scorer may be unavailable, and a score must name its model, unless
-    the job says otherwise.
-    """
-    job = intent.job
-    models = frozen_model(job, environ)
-    if len(set(models)) < len(models):
-        raise _misused("model", "each model once", ", ".join(models))
-    if job.max_attempts < 0:
-        raise _misused("max-attempts", "0 or more", str(job.max_attempts))
-    models = models[: job.max_attempts or None]
-    causes = _causes(job, several=len(models) > 1)
-    if len(models) > 1:
-        job = replace(
-            job,
-            scorer_may_be_unavailable=job.scorer_may_be_unavailable or UNAVAILABLE in causes,
-            require_served_model=job.require_served_model or not job.served_model_optional,
-        )
-    return Course(replace(intent, job=job), models, causes)
-
-
-def _causes(job: Job, *, several: bool) -> frozenset[str]:
-    if unknown := set(job.failover_on) - set(CAUSES):
-        raise _misused("failover-on", " or ".join(CAUSES), ", ".join(sorted(unknown)))
-    if not several or job.score_format not in RUNS_PATCH:
-        return frozenset((*job.failover_on, UNAVAILABLE))
-    if not job.failover_on:
-        raise ConfigurationError(
-            f"several models with --score-format {job.score_format}",
-            expected="--failover-on, since the patch can make this format's tool exit 75",
-            found="none",
-            remedy=f"name what moves on to the next model: {', '.join(CAUSES)}",
-        )
-    return frozenset(job.failover_on)
 
 
 def run_job(
@@ -274,7 +217,3 @@ def _not_bought() -> Iterator[None]:
         raise IntegrityError(
             error.what, expected=error.expected, found=error.found, remedy="hold the machine"
         ) from error
-
-
-def _misused(setting: str, expected: str, found: str) -> UsageError:
-    return UsageError(f"--{setting}", expected=expected, found=shown(found), remedy="correct it")

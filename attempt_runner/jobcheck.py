@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from attempt_runner.failover import CAUSES, plot_course
+from attempt_runner.course import CAUSES, plot_course
 from attempt_runner.isolate import TIERS
 from attempt_runner.jobfile import TABLES, make_job_file
 from attempt_runner.plan import intend

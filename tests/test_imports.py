@@ -46,7 +46,8 @@ ORDER: Final = """
     attempt_runner.change
     attempt_runner.scoring
     attempt_runner.attempt attempt_runner.resume attempt_runner.emit attempt_runner.story
-    attempt_runner.tried attempt_runner.schedulers attempt_runner.failover attempt_runner.ci
+    attempt_runner.tried attempt_runner.schedulers attempt_runner.course attempt_runner.failover
+    attempt_runner.ci
     attempt_runner.collect
     attempt_runner.jobcheck attempt_runner.starter
     attempt_runner.lab attempt_runner.advice attempt_runner.report attempt_runner.report.model

@@ -9,7 +9,8 @@ from attempt_runner.cli.flags import job_command
 from attempt_runner.cli.jobs import announce_weakness, caller, read_intent
 from attempt_runner.cli.lists import LIST_OPTIONS, check_listed, read_listed, run_listed
 from attempt_runner.cli.output import complain, write_result
-from attempt_runner.failover import plot_course, run_job
+from attempt_runner.course import plot_course
+from attempt_runner.failover import run_job
 from bootstrap.reaper import guard_runner
 
 if TYPE_CHECKING:
