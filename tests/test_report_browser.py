@@ -49,10 +49,15 @@ def browser(started: Chrome, page: Path) -> Chrome:
     prefer(started, "light")
     started.set_window_size(1280, 1400)
     started.get("about:blank")
-    started.get_log("performance")
-    started.get_log("browser")
+    for kind in ("performance", "browser"):
+        logged(started, kind)
     started.get(page.as_uri())
     return started
+
+
+def logged(browser: Chrome, kind: str) -> list[dict[str, Any]]:
+    """Return what was logged since the last call."""
+    return list(browser.get_log(kind))  # type: ignore[no-untyped-call] # selenium leaves it open
 
 
 def write_page(path: Path, *views: WorkspaceView) -> Path:
@@ -90,8 +95,8 @@ def choose(browser: Chrome, name: str, value: str) -> None:
 def test_it_renders_without_a_complaint_and_without_a_request(browser: Chrome) -> None:
     """No console message, no blocked resource, and nothing but the file itself is asked for."""
     assert len(shown(browser)) == 11
-    assert browser.get_log("browser") == []
-    messages = [json.loads(item["message"])["message"] for item in browser.get_log("performance")]
+    assert logged(browser, "browser") == []
+    messages = [json.loads(item["message"])["message"] for item in logged(browser, "performance")]
     asked = [
         item["params"]["request"]["url"]
         for item in messages
