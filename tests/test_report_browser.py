@@ -57,7 +57,7 @@ def browser(started: Chrome, page: Path) -> Chrome:
 
 def logged(browser: Chrome, kind: str) -> list[dict[str, Any]]:
     """Return what was logged since the last call."""
-    return list(browser.get_log(kind))  # type: ignore[no-untyped-call] # selenium leaves it open
+    return list(browser.get_log(kind))
 
 
 def write_page(path: Path, *views: WorkspaceView) -> Path:
