@@ -131,12 +131,12 @@ def _held(fd: int, directory: Directory) -> LockHeldError:
     return LockHeldError(
         str(directory.path / LOCK_NAME),
         expected="no other runner in this workspace",
-        found=f"the lock held by {_holder(fd)}",
+        found=f"the lock held by {name_holder(fd)}",
         remedy="wait for it with --wait SECONDS, or start again later",
     )
 
 
-def _holder(fd: int) -> str:
+def name_holder(fd: int) -> str:
     """Name the process that holds the lock, as far as the kernel tells this namespace."""
     status = os.fstat(fd)
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"

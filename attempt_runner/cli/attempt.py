@@ -11,6 +11,7 @@ from attempt_runner.cli.ci import CI_OPTIONS, Report
 from attempt_runner.cli.flags import job_command
 from attempt_runner.cli.jobs import announce_weakness, caller, claims_of, read_intent
 from attempt_runner.cli.output import complain, write_result
+from attempt_runner.cli.progress import show_progress
 from attempt_runner.enclosure import enclose_children
 from attempt_runner.resume import resume
 from attempt_runner.start import Task
@@ -38,6 +39,7 @@ def command(
     guard_runner()
     announce_weakness(intent.job)
     with ExitStack() as held:
+        held.enter_context(show_progress(intent, ctx.obj))
         ground = held.enter_context(
             hold_workspace(
                 intent.workspace, intent.root, wait=intent.job.wait, inbox=ctx.obj, create=False

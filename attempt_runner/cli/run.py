@@ -9,6 +9,7 @@ from attempt_runner.cli.flags import job_command
 from attempt_runner.cli.jobs import announce_weakness, caller, read_intent
 from attempt_runner.cli.lists import LIST_OPTIONS, check_listed, read_listed, run_listed
 from attempt_runner.cli.output import complain, write_result
+from attempt_runner.cli.progress import show_progress
 from attempt_runner.course import plot_course
 from attempt_runner.failover import run_job
 from bootstrap.reaper import guard_runner
@@ -49,7 +50,8 @@ def command(
     course = plot_course(intent, who.environ)
     guard_runner()
     announce_weakness(course.intent.job)
-    accepted = run_job(course, who, ctx.obj, Report(who.environ, report).watch)
+    with show_progress(intent, ctx.obj):
+        accepted = run_job(course, who, ctx.obj, Report(who.environ, report).watch)
     write_result("accept\n")
     complain(f"accepted {accepted.attempt_id} of {accepted.receipt.model_id}")
     return 0
