@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from attempt_runner.evidence import SEALED_DIFF
 from attempt_runner.gate import refusal
+from attempt_runner.layout import writable_place
 from bootstrap.errors import ConfigurationError, Finding
 from bootstrap.files import Directory, open_directory, open_regular, storage_error
 from bootstrap.seal import seal
@@ -37,11 +38,11 @@ def open_place(target: Path, workspace: Path) -> Directory:
     Raises ConfigurationError for one in the workspace, and where something other than a file
     lies, which a rename over it would take away (/dev/stdout is a link); StorageError.
     """
-    place = Path(os.path.realpath(target.parent))
-    if place.is_relative_to(workspace):
-        raise _refused(target, "a place that the agent cannot write", "one in the workspace")
+    # Named in the workspace is enough: a link that the agent left there would lead elsewhere.
+    if why := writable_place(target.parent, [workspace]):
+        raise _refused(target, "a place that the agent cannot write", why)
     try:
-        directory = open_directory(place)
+        directory = open_directory(Path(os.path.realpath(target.parent)))
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(os.lstat(target.name, dir_fd=directory.fd).st_mode):
                 directory.close()

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attempt_runner.isolate import PROMISES, Isolation, Promise, Room, User, evidence_of, unconfined
-from attempt_runner.layout import check_apart, check_guarded, check_single_links
+from attempt_runner.layout import (
+    check_apart,
+    check_guarded,
+    check_scratch,
+    check_single_links,
+)
 from bootstrap.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
@@ -171,12 +176,23 @@ def _check_reach(
             found=f"uid {agent.user.uid} for both",
             remedy="name two users, so that what the agent leaves cannot touch the score",
         )
-    judged = [inputs.prompt.path, *map(Path, inputs.scorer.files)]
-    if intent.job.config_path:
-        judged.append(intent.job.config_path)
+    judged = _judged(intent, inputs)
     found: list[Path] = []
     for child in filter(None, (agent, scorer)):
         check_apart(root, child.room.writable)
+        check_scratch(intent.scratch, child.room.writable)
         tier = child.isolation.tier
         found.extend(check_guarded(tier, judged, child.room.writable, child.user))
     return tuple(dict.fromkeys(found))
+
+
+def _judged(intent: Intent, inputs: Inputs) -> tuple[Path, ...]:
+    """Return what a verdict hangs on: no child may write it."""
+    job = intent.job
+    single = (job.config_path, job.scorer_home_from, intent.base.path if intent.base else None)
+    return (
+        inputs.prompt.path,
+        *map(Path, inputs.scorer.files),
+        *job.path_add,
+        *(path for path in single if path is not None),
+    )

@@ -39,6 +39,20 @@ def check_apart(state_root: Path, writable: Iterable[Path]) -> None:
             )
 
 
+def check_scratch(scratch: Path, writable: Iterable[Path]) -> None:
+    """Refuse a scratch directory in what a child may write, at any tier. Raises 78.
+
+    Its parent's owner could put another exchange directory in the place of the scorer's.
+    """
+    if why := writable_place(scratch, writable):
+        raise ConfigurationError(
+            f"scratch directory {scratch}",
+            expected="a place that no child can write",
+            found=why,
+            remedy="name another with --scratch-dir",
+        )
+
+
 def check_single_links(state: Path) -> None:
     """Refuse a state whose files have a second name, which may lie in the workspace. Raises 78."""
     with os.scandir(state) as entries:
@@ -66,7 +80,7 @@ def check_guarded(
     found = []
     modules = _own_modules() if tier == "uid" else ()
     for path in (*guarded, Path(sys.executable), *own_places(), *modules):
-        why = _writable_place(path, writable) or _writable_bits(tier, path, user)
+        why = writable_place(path, writable) or _writable_bits(tier, path, user)
         if not why:
             continue
         if tier != "none":
@@ -86,7 +100,8 @@ def _own_modules() -> Iterator[Path]:
         yield from directory.rglob("*.py")
 
 
-def _writable_place(path: Path, writable: Iterable[Path]) -> str:
+def writable_place(path: Path, writable: Iterable[Path]) -> str:
+    """Say in which place a path lies, or by which it passes on its way; empty for none."""
     identities = {_identity(place): place for place in writable if place.exists()}
     for step in _steps(path):
         if place := identities.get(_identity(step)):

@@ -206,10 +206,14 @@ def _read_base(job: Job, caller: Caller) -> Base | None:
 
 
 def _check_apart(base: Base | None, workspace: Path) -> None:
-    if base and Path(os.path.realpath(base.path)).is_relative_to(workspace):
+    if base is None:
+        return
+    place = Path(os.path.realpath(base.path))
+    # A commit's repository may hold its own work trees; what is copied as it lies may not.
+    if place.is_relative_to(workspace) or (not base.commit and workspace.is_relative_to(place)):
         raise ConfigurationError(
             f"base {base.path}",
-            expected="a directory outside the workspace",
+            expected="a directory apart from the workspace",
             found="one that the agent can write",
             remedy="keep a trusted clone elsewhere and name it with --base",
         )

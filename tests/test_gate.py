@@ -317,6 +317,9 @@ def test_emit_writes_the_very_bytes_that_were_verified(job: Job) -> None:
     assert job.gate(job.last, "--emit", str(job.workspace / "merge.diff")) == "78"
     (out / "inside").symlink_to(job.workspace)
     assert job.gate(job.last, "--emit", str(out / "inside" / "merge.diff")) == "78"
+    (job.workspace / "planted").symlink_to(job.base)
+    assert job.gate(job.last, "--emit", str(job.workspace / "planted" / "merge.diff")) == "78"
+    assert [path.name for path in job.base.iterdir()] == ["app.py"]
     for bad in ("nowhere/merge.diff", "clone", "/"):
         assert job.gate(job.last, "--emit", bad) in ("77", "78", "2")
     job.diff.write_text("another")

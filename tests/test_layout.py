@@ -12,6 +12,7 @@ import pytest
 from attempt_runner.isolate import User
 from attempt_runner.layout import check_apart, check_guarded, check_single_links
 from bootstrap.errors import ConfigurationError
+from tests.jobs import make_job
 from tests.machine import needs
 from tests.someone import AGENT, ROOT
 
@@ -160,3 +161,30 @@ def test_where_the_user_is_the_barrier_permission_bits_decide(
     else:
         assert check_guarded("uid", [scorer], [], user) == ()
     assert check_guarded("uid+landlock", [scorer], [], user) == ()
+
+
+@needs("landlock")
+@pytest.mark.parametrize("flag", ["--base", "--scorer-home-from", "--path-add", "--scratch-dir"])
+@pytest.mark.parametrize("how", ["in the workspace", "by a link in it", "by --allow-write"])
+def test_what_a_verdict_hangs_on_is_out_of_the_agents_reach(
+    flag: str, how: str, tmp_path: Path
+) -> None:
+    """What the scorer starts from, and where its copies lie, as much as the scorer itself."""
+    job = make_job(tmp_path)
+    place = job.directory / "place" if how == "by --allow-write" else job.workspace / "place"
+    if how == "by a link in it":
+        place.symlink_to(job.base)
+    else:
+        place.mkdir()
+    allowed = ["--allow-write", str(place)] if how == "by --allow-write" else []
+    words = ["--isolation", "landlock", *allowed, flag, str(place), "--agent", job.agent()]
+    done = job.run(*words)
+    assert (done.returncode, done.stdout) == (78, "")
+    assert str(place) in done.stderr
+    assert not job.has_log
+
+
+def test_a_base_around_the_workspace_is_refused(tmp_path: Path) -> None:
+    """What the agent writes would be copied into the tree unseen."""
+    job = make_job(tmp_path)
+    assert job.run("--base", str(job.directory), "--agent", job.agent()).returncode == 78
