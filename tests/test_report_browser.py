@@ -147,13 +147,16 @@ def test_the_keyboard_reaches_everything(browser: Chrome) -> None:
     stops = []
     for _ in range(60):
         ActionChains(browser).send_keys(Keys.TAB).perform()
-        script = "return document.activeElement.name || document.activeElement.tagName"
-        stops.append(browser.execute_script(script))
-    assert stops[0] == "A"
+        script = "const one = document.activeElement; return one.name || one.tagName"
+        first_stop = "return document.activeElement.className === 'skip'"
+        stops.append(
+            "skip" if browser.execute_script(first_stop) else browser.execute_script(script)
+        )
+    assert stops[0] == "skip"
     wanted = ["model", "outcome", "field", "text"]
     first = stops.index("model")
     assert stops[first : first + 4] == wanted
-    round_trip = stops[: stops.index("A", 1)]
+    round_trip = stops[: stops.index("skip", 1)]
     assert round_trip.count("SUMMARY") == 11
 
 
