@@ -76,7 +76,11 @@ def _strongest(room: Room, ground: Ground, required: frozenset[Promise]) -> Isol
         if not lacking:
             return replace(_taken(examined), weaker="; ".join(weaker))
         weaker.append(f"{tier}: {lacking[:_REASON]}")
-    remedy = "see `attempt-runner doctor`; `--isolation none` runs without, tamper-evident only"
+    remedy = (
+        "see `attempt-runner doctor`; end the server of a socket or accept it with --allow-socket; "
+        "as root name others with --agent-user and --scorer-user; "
+        "`--isolation none` runs without, tamper-evident only"
+    )
     raise _refused("auto", "; ".join(weaker), remedy)
 
 

@@ -63,12 +63,19 @@ def changed_files(command: FrozenCommand) -> tuple[Finding, ...]:
 
 def _program(word: str, path: str, cwd: Path) -> str:
     candidate = os.path.abspath(cwd / word) if "/" in word else shutil.which(word, path=path)
-    if candidate is None or not os.access(candidate, os.X_OK) or not _is_regular(candidate):
+    if candidate is None or not _is_regular(candidate):
         raise ConfigurationError(
             f"program {shown(word)}",
             expected="an executable file",
-            found=f"none on {shown(path)}" if "/" not in word else f"nothing to run at {candidate}",
+            found=f"none on {shown(path)}" if "/" not in word else f"no file at {shown(candidate)}",
             remedy="give its absolute path, or add its directory with --path-add",
+        )
+    if not os.access(candidate, os.X_OK):
+        raise ConfigurationError(
+            f"program {shown(word)}",
+            expected="an executable file",
+            found="a file that the runner may not execute",
+            remedy="chmod +x it, or name the interpreter before it",
         )
     return candidate
 
