@@ -36,12 +36,12 @@ CHECKOUT: Final = "checkout"
 def baseline_step(
     ground: Ground, intent: Intent, *, always: bool = False
 ) -> Callable[[], Mapping[str, object]]:
-    """Return what bootstrap does to record the starting point: nothing without `--capture`.
+    """Return what bootstrap does to record the starting point: without `--capture` none is left.
 
     `always` records it without, too: another attempt is to start from the same point.
     """
     if not intent.job.capture and not always:
-        return dict
+        return lambda: _forget(ground)
     return lambda: _record(ground, intent)
 
 
@@ -58,6 +58,12 @@ def return_to_baseline(ground: Ground, intent: Intent) -> Mapping[str, object]:
         scope, restore = _scope(intent.job), intent.job.restore
         restored = require_workspace(ground.workspace, directory, scope, restore=restore)
     return {**baseline.as_fields(), "restored": len(restored)}
+
+
+def _forget(ground: Ground) -> Mapping[str, object]:
+    """Remove an earlier generation's baseline: this one's changes are not counted from there."""
+    remove_tree(ground.state.directory, BASELINE)
+    return {}
 
 
 def _record(ground: Ground, intent: Intent) -> Mapping[str, object]:

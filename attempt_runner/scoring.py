@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from attempt_runner.children import SCORE_NAME
@@ -97,9 +96,13 @@ def _read_files(trial: Trial, scored: Scored) -> list[tuple[str, bytes]]:
 def _require_any(directory: Directory, names: Iterable[str]) -> None:
     """Raise ScorerUnavailableError where nothing at all lies where a score would."""
     for name in names:
-        with suppress(FileNotFoundError):
+        try:
             os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        except OSError:  # such as a file where a directory of the name would be
             return
+        return
     raise ScorerUnavailableError(
         "the scorer",
         expected="a score",

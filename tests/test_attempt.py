@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.jobs import AGENT, DIFF, SCORER, until
+from tests.machine import needs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -222,6 +223,20 @@ def test_a_declared_unavailable_scorer_cannot_take_back_a_score(job: Job) -> Non
     for text in (served() + "raise SystemExit(75)\n", "import os\nos.kill(os.getpid(), 15)\n"):
         done = job.run("--scorer-may-be-unavailable", scorer=job.scorer(text=text))
         assert (done.returncode, done.stdout) == (1, "reject: missing_receipt\n")
+    text = "import sys\nopen(sys.argv[1] + '/a', 'w').close()\nraise SystemExit(75)\n"
+    words = ("--scorer-may-be-unavailable", "--score-file", "a/b")
+    done = job.run(*words, scorer=job.scorer("{score}", text=text))
+    assert (done.returncode, done.stdout) == (1, "reject: missing_receipt\n")
+
+
+@needs("git")
+def test_a_baseline_of_an_earlier_generation_does_not_count(job: Job) -> None:
+    """Bootstrapped without --capture, a workspace has none: yesterday's is gone."""
+    model = ("--model", "model-a")
+    assert job.command("bootstrap", *model, "--capture").returncode == 0
+    assert job.command("bootstrap", *model).returncode == 0
+    words = ("--prompt", str(job.prompt), "--isolation", "none", "--capture")
+    assert job.command("attempt", *words, "--", *job.scorer()).returncode == 78
 
 
 def test_the_time_limits_are_rejects(job: Job) -> None:
