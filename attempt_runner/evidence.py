@@ -115,10 +115,12 @@ def _moved_paths(
     """Compare the workspace with the manifest of its capture: the second manifest of step 14."""
     excluded: Any = _field(segment, "model_frozen", "excluded") or ()
     captured = _field(segment, "inputs_sealed", "tree_sha256", attempt_id)
+    if not isinstance(captured, str):  # the segment of a later generation does not hold it
+        return FileFault("missing", "no capture of this attempt in this generation's log")
     try:
         with open_manifest(attempt, MANIFEST) as manifest:
             rules = Rules(LIMITS, Globs(excluded))
-            return changed_paths(workspace, rules, manifest, str(captured))
+            return changed_paths(workspace, rules, manifest, captured)
     except TreeError as error:
         return FileFault(error.reason, f"{error.reason} at {shown(error.path)}")
     except FileNotFoundError:
