@@ -69,9 +69,9 @@ def wipe(
     """
     with _wiping("mount table"):
         points = mount_points()
-    victims = [_look(workspace, path, points, empty_mounts=empty_mounts) for path in paths]
-    wiped = tuple(_clear(workspace, victim) for victim in victims)
-    for victim in victims:
+    victims = [_look(workspace, path, points, empty_mounts=empty_mounts) for path in paths]  # 1
+    wiped = tuple(_clear(workspace, victim) for victim in victims)  # 2
+    for victim in victims:  # 3
         _prove_absent(workspace, victim)
     return wiped
 
@@ -79,8 +79,8 @@ def wipe(
 def remove_trash(workspace: Directory, paths: Sequence[AgentPath]) -> int:
     """Remove what a killed wipe left beside score paths; return how many entries that were.
 
-    Whatever has such a name goes, of whatever kind: it is hidden from the captured change,
-    so nothing of an agent's may stay under it. Raises WipeError, as `wipe`.
+    Whatever has such a name goes, of whatever kind: nobody else has a use for it. Raises
+    WipeError, as `wipe`.
     """
     with _wiping("mount table"):
         points = mount_points()
