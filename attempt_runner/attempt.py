@@ -110,6 +110,7 @@ def _seal_diff(trial: Trial, live: LivePath) -> Digest:
     except UnsafeFileError as error:
         raise refusal([Finding("diff_file", "a regular file", error.found)]) from error
     try:
+        _require_size(os.fstat(source).st_size, trial.job.max_change)
         digest = seal(source, trial.directory, SEALED_DIFF)
     except OSError as error:
         raise refusal([Finding("diff_file", "a readable file", str(error.strerror))]) from error
@@ -118,6 +119,12 @@ def _seal_diff(trial: Trial, live: LivePath) -> Digest:
     if not digest.size:
         raise refusal([Finding("diff_file", "a change", "an empty file")])
     return digest
+
+
+def _require_size(size: int, limit: int) -> None:
+    # A sparse file costs the agent nothing, and us the reading of all its zeros.
+    if size > limit:
+        raise refusal([Finding("diff_file", f"at most {limit} bytes", f"{size} bytes")])
 
 
 def _stop_if_asked(number: int | None) -> None:
@@ -131,13 +138,13 @@ def _stop_if_asked(number: int | None) -> None:
 
 
 def _as_the_tier_allows(trial: Trial, error: RunnerError) -> RunnerError:
-    """Return a reject where the agent could itself have sent the signal that stopped us.
+    """Return a reject where a child could itself have sent the signal that stopped us.
 
-    Under `none` nothing keeps the agent's signals from the runner, and an agent cannot buy
-    another try.
+    Under `none` nothing keeps the signals of an agent, or of a patch that the scorer runs,
+    from the runner, and neither can buy another try.
     """
-    agent_ran = "agent" in trial.identity.processes
-    if isinstance(error, InterruptedRunError) and agent_ran and not trial.enclosures.keeps_signals:
+    heard = trial.enclosures.hears_signals_of(trial.identity.processes)
+    if isinstance(error, InterruptedRunError) and heard:
         expected = "an attempt that ran to its end"
         return refusal([Finding("attempt_state", expected, f"aborted: {error.found}")])
     return error

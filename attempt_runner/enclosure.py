@@ -17,7 +17,7 @@ from attempt_runner.layout import (
 from bootstrap.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
     from contextlib import ExitStack
 
     from attempt_runner.plan import Inputs, Intent
@@ -52,10 +52,13 @@ class Enclosures:
     scorer: Enclosure
     writable_inputs: tuple[Path, ...]
 
-    @property
-    def keeps_signals(self) -> bool:
-        """Tell whether the agent's tier keeps its signals from the runner."""
-        return self.agent is None or self.agent.isolation.promises.get("signals", False)
+    def hears_signals_of(self, started: Container[str]) -> bool:
+        """Tell whether the runner can be signalled by a child among those that were started."""
+        children = {"agent": self.agent, "scorer": self.scorer}
+        return any(
+            role in started and child and not child.isolation.promises.get("signals", False)
+            for role, child in children.items()
+        )
 
     def as_evidence(self) -> dict[str, object]:
         """Return what the attempt records, by the names that `--require` knows."""

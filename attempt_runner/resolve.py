@@ -101,6 +101,8 @@ def _seconds(given: object, _directory: Path) -> float:
 def _count(given: object, _directory: Path) -> int:
     if isinstance(given, bool) or not isinstance(given, int):
         raise TypeError
+    if given < 0:
+        raise ValueError
     return given
 
 
@@ -132,7 +134,7 @@ CONVERTERS: Final[dict[str, tuple[Callable[[object, Path], object], str]]] = {
     "Path": (_path, "a path"),
     "Path | None": (_path, "a path"),
     "bool": (_flag, "true or false"),
-    "int": (_count, "a whole number"),
+    "int": (_count, "a whole number, 0 or more"),
     "float": (_seconds, "a number of seconds, 0 or more"),
     "str": (_text, "a text that is not empty"),
     "str | None": (_text, "a text that is not empty"),

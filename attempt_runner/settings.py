@@ -112,7 +112,9 @@ class Job:
     max_change: int = field(
         default=1 << 30,
         metadata=_about(
-            "job", "Bytes that the changed files of a capture may hold.", metavar="BYTES"
+            "job",
+            "Bytes that a diff, or the changed files of a capture, may hold.",
+            metavar="BYTES",
         ),
     )
     protect: tuple[str, ...] = field(

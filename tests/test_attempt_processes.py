@@ -109,14 +109,14 @@ def test_dying_orphans_do_not_take_the_scorers_status(job: Job) -> None:
     [
         ("agent", signal.SIGTERM, 1, "reject: attempt_state\n"),
         ("scorer after agent", signal.SIGINT, 1, "reject: attempt_state\n"),
-        ("scorer", signal.SIGTERM, 75, ""),
-        ("scorer", signal.SIGHUP, 75, ""),
+        ("scorer", signal.SIGTERM, 1, "reject: attempt_state\n"),
+        ("scorer", signal.SIGHUP, 1, "reject: attempt_state\n"),
     ],
 )
 def test_a_signal_to_the_runner_ends_the_attempt_aborted(
     job: Job, token: str, who: str, number: int, status: int, line: str
 ) -> None:
-    """Children are stopped, and deaf ones killed; 75 only where no agent could have sent it."""
+    """Children are stopped, and deaf ones killed; no 75 where a child could have sent it."""
     mark = job.directory / "mark"
     deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + BLOCKER
     flags = ["--grace", "0.2"]
@@ -174,8 +174,7 @@ def test_the_runner_as_pid_1_heeds_a_signal(job: Job, who: str) -> None:
     children = Path(f"/proc/{runner.pid}/task/{runner.pid}/children").read_text().split()
     os.kill(int(children[0]), signal.SIGTERM)
     out, _ = runner.communicate(timeout=60)
-    expected = {"agent": (1, "reject: attempt_state\n"), "scorer": (75, "")}[who]
-    assert (runner.returncode, out) == expected
+    assert (runner.returncode, out) == (1, "reject: attempt_state\n")
     assert job.events[-1] == "attempt_aborted"
 
 
