@@ -76,7 +76,7 @@ def load_evidence(
     """Read everything about one attempt.
 
     `live_diff` and `live_prompt` take the place of the paths frozen in attempt.json, None
-    keeps those. `claims` are what the caller's own environment says of the attempt. A file
+    keeps those; a captured change is compared with the workspace besides. `claims` are what the caller's own environment says of the attempt. A file
     that an agent or a scorer could have spoiled becomes a `FileFault`; the runner's own raise
     TamperedStateError or LogChainError.
     """
@@ -94,7 +94,9 @@ def load_evidence(
             sealed_diff=_digest_sealed(directory, SEALED_DIFF),
             sealed_prompt=_digest_sealed(directory, SEALED_PROMPT),
             live_diff=_digest_live(diff, workspace) if diff else None,
-            moved=None if diff else _moved_paths(segment, directory, attempt_id, workspace),
+            moved=None
+            if identity.diff
+            else _moved_paths(segment, directory, attempt_id, workspace),
             live_prompt=_digest_live(prompt, workspace, may_be_link=True),
             workspace=_named_directory(identity.workspace),
             claims=claims,

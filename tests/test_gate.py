@@ -270,6 +270,22 @@ def test_the_gate_takes_other_live_paths(accepted: Job, tmp_path: Path) -> None:
     assert said == "reject: diff_file,prompt_file"
 
 
+@needs("git")
+def test_another_diff_is_no_way_around_a_captured_workspace(job: Job) -> None:
+    """Naming the sealed patch as the live diff leaves the workspace to be compared all the same."""
+    job.diff.unlink()
+    flags = [word for word in job.attempt_flags() if word not in ("--diff", str(job.diff))]
+    agent = ("--agent", job.agent("open('app.py', 'w').write('x = 2\\n')"))
+    words = (*flags, "--capture", *agent, "--model", "model-a", "--", *job.scorer())
+    assert job.command("run", *words).stdout == "accept\n"
+    patch = shutil.copy(job.attempts[0] / "patch.diff", job.directory / "copy.diff")
+    assert job.gate(job.last, "--diff", str(patch)) == "accept"
+    (job.workspace / "app.py").write_text("x = 3\n")
+    moved = job.gate(job.last)
+    assert moved.startswith("reject: ")
+    assert job.gate(job.last, "--diff", str(patch)) == moved
+
+
 def test_an_attempt_that_is_not_there_has_no_receipt(accepted: Job) -> None:
     """An unknown id rejects; what is no id at all is bad usage and never becomes a path."""
     unknown = accepted.last[:-1] + ("0" if accepted.last[-1] != "0" else "1")
