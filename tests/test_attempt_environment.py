@@ -242,7 +242,8 @@ def test_a_variable_that_runs_code_cannot_be_passed_on(job: Job) -> None:
 def plain_words(*words: str) -> list[str]:
     """Return what a plain user starts to run our command, whosever the tests' interpreter is."""
     paths = [str(ROOT), *site.getsitepackages()]
-    launch = f"import sys; sys.path += {paths!r}; from attempt_runner.__main__ import main; main()"
+    add = f"import site; [site.addsitedir(path) for path in {paths!r}]"
+    launch = f"{add}; from attempt_runner.__main__ import main; main()"
     return [*as_plain(), plain_python() or sys.executable, "-I", "-c", launch, *words]
 
 

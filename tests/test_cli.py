@@ -202,7 +202,7 @@ def test_show_and_explain_tell_of_a_reject(decided: Job) -> None:
     assert "rejected; that is final" in text
     text, data = asked(decided, "show", rejected)
     assert data["outcome"] == "rejected"
-    assert "rejected field" in text
+    assert "refused: verdict" in text
 
 
 def test_log_tells_every_record(decided: Job) -> None:
