@@ -76,9 +76,10 @@ def load_evidence(
     """Read everything about one attempt.
 
     `live_diff` and `live_prompt` take the place of the paths frozen in attempt.json, None
-    keeps those; a captured change is compared with the workspace besides. `claims` are what the caller's own environment says of the attempt. A file
-    that an agent or a scorer could have spoiled becomes a `FileFault`; the runner's own raise
-    TamperedStateError or LogChainError.
+    keeps those; a captured change is compared with the workspace besides. `claims` are what
+    the caller's own environment says of the attempt. A file that an agent or a scorer could
+    have spoiled becomes a `FileFault`; the runner's own raise TamperedStateError or
+    LogChainError.
     """
     with open_attempt(state, attempt_id) as directory:
         identity = read_identity(directory, attempt_id)
