@@ -387,3 +387,11 @@ def test_a_disk_of_any_size_never_accepts_by_halves(job: Job, pages: int, tmp_pa
     if job.has_log and "attempt_started" in job.events:
         assert (job.judged(job.last) == "accept") is (job.events[-1] == "accepted")
     assert job.run("--agent", job.agent()).stdout == "accept\n"
+
+
+def test_a_diff_over_the_limit_is_refused_before_it_is_read(job: Job) -> None:
+    """A sparse diff of three gigabytes costs an agent nothing, and must cost us nothing."""
+    with job.diff.open("r+b") as diff:
+        diff.truncate(3 << 30)
+    done = job.run()
+    assert (done.returncode, done.stdout) == (1, "reject: diff_file\n"), done.stderr
