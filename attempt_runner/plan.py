@@ -149,9 +149,9 @@ def score_rules(job: Job, *, nonce: str | None, attempt_id: str | None) -> Score
 def require_inputs(intent: Intent, scorer: FrozenCommand | None) -> Inputs:
     """Return what an attempt cannot do without, or raise UsageError (2) for what is missing."""
     if intent.prompt is None:
-        raise _missing("prompt", "--prompt FILE")
+        raise _missing("prompt", "--prompt FILE, also where bootstrap was given it")
     if intent.diff is None and not intent.job.capture:
-        raise _missing("diff", "--diff FILE, or --capture")
+        raise _missing("diff", "--diff FILE or --capture, also where bootstrap was given it")
     if intent.diff is not None and intent.job.capture:
         raise UsageError("--diff", expected="it or --capture", found="both", remedy="leave one out")
     if scorer is None:
