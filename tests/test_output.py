@@ -85,9 +85,12 @@ def test_nasty_reasons_and_names_are_escaped(job: Job, verdict: str) -> None:
         ("explain", job.last),
         ("log",),
         ("log", "--json"),
-        ("gate", job.last),
+        ("gate", job.last, "--require", NASTY[0]),
     ):
         told = job.command(*words)
         assert told.returncode in (0, 1), told.stderr
-        for stream in (told.stdout, told.stderr, run.stderr):
-            require_escaped(stream.removeprefix("accept\n").removeprefix("reject: verdict\n"))
+        said = "" if words[0] == "gate" else told.stdout
+        for stream in (said, told.stderr, run.stderr):
+            require_escaped(stream)
+    verdict_line = "accept" if verdict == "pass" else "reject: verdict,attempt_state"
+    assert job.gate(job.last) == verdict_line

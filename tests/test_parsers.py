@@ -209,7 +209,7 @@ HOSTILE: Final = (
     b"[" * 100_000,
     b'{"a":' * 100_000,
     b"a = " + b"[" * 100_000,
-    b"a" + b".a" * 50_000 + b" = 1",
+    b"a" + b".a" * 1000 + b" = 1",
     b'"\\ud800"',
     b"{" + b",".join(b'"%d":1' % number for number in range(100_000)) + b"}",
     b"\n".join(b"k%d = 1" % number for number in range(20_000)),

@@ -75,7 +75,7 @@ def crowds(root: Path) -> Iterator[tuple[str, int]]:
     yield "reads beside a writer", read_beside_a_writer(fresh(root, "readers"), 5)
     job = fresh(root, "gates")
     assert job.run("--base", str(job.base), scorer=job.scorer(text=JUDGING)).stdout == "accept\n"
-    outcomes = race_gate(job, 1, 20 * RACES)
+    outcomes = race_gate(job, 1, RACES)
     yield "raced gates", len(outcomes)
     yield "raced gates, accepted", outcomes.count("accept")
 
