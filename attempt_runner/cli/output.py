@@ -17,8 +17,9 @@ class OutputLostError(Exception):
     status: ClassVar[int] = 77
 
     def __str__(self) -> str:
+        cause = getattr(self.__cause__, "strerror", None) or "a closed stream"
         return (
-            "standard output: expected the result to be written, got an error; repeat the command"
+            f"standard output: expected the result to be written, got {cause}; repeat the command"
         )
 
 
