@@ -19,9 +19,11 @@ from bootstrap.errors import (
     InterruptedRunError,
     RefusalError,
     RunnerError,
+    TamperedStateError,
     UnavailableError,
     UnsafeFileError,
 )
+from bootstrap.identity import NAME
 from bootstrap.live import open_live
 from bootstrap.prepare import clear_score_paths, not_yet_started
 from bootstrap.seal import seal
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attempt_runner.start import Task
+    from bootstrap.identity import FrozenAttempt
     from bootstrap.live import LivePath
     from bootstrap.prepare import Ground
     from bootstrap.seal import Digest
@@ -84,9 +87,21 @@ def _decide(trial: Trial) -> Accepted:
             live_prompt=None,
             claims={},
         )
+        _require_same_identity(trial, evidence.identity)
         accepted = judge_evidence(evidence, "deciding", trial.requirements)  # 14
         close_accepted(trial, accepted)  # 15
     return accepted
+
+
+def _require_same_identity(trial: Trial, found: FrozenAttempt) -> None:
+    # Under `none` a scorer could have pointed the live paths elsewhere.
+    if found != trial.identity:
+        raise TamperedStateError(
+            str(trial.directory.path / NAME),
+            expected="what the runner wrote at the start",
+            found="another identity",
+            remedy="hold the machine and find out who writes the state directory",
+        )
 
 
 def _seal_change(trial: Trial) -> None:

@@ -395,3 +395,20 @@ def test_a_diff_over_the_limit_is_refused_before_it_is_read(job: Job) -> None:
         diff.truncate(3 << 30)
     done = job.run()
     assert (done.returncode, done.stdout) == (1, "reject: diff_file\n"), done.stderr
+
+
+def test_a_scorer_that_rewrites_who_the_attempt_is_is_found(job: Job) -> None:
+    """Under none a scorer can point the live paths elsewhere; the runner remembers its own."""
+    text = (
+        "import json, os, pathlib, sys\n"
+        "name = os.environ['ATTEMPT_ID']\n"
+        "(file,) = pathlib.Path(sys.argv[2]).glob(f'*/attempts/{name}/attempt.json')\n"
+        "frozen = json.loads(file.read_text())\n"
+        "frozen['diff'] = {'path': frozen['prompt']['path'], 'inside': None}\n"
+        "file.write_text(json.dumps(frozen))\n"
+        "score = {'verdict': 'pass', 'reasons': ['because']}\n"
+        "pathlib.Path(os.environ['SCORE_FILE']).write_text(json.dumps(score))\n"
+    )
+    done = job.run(scorer=job.scorer("pass", str(job.state_root), text=text))
+    assert (done.returncode, done.stdout) == (77, ""), done.stderr
+    assert "attempt.json" in done.stderr
