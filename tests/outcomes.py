@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 from typing import TYPE_CHECKING, Final
 
@@ -67,3 +69,5 @@ def _leave_open(job: Job) -> None:
     until(marker.exists)
     runner.send_signal(signal.SIGKILL)
     runner.communicate()
+    frozen = json.loads((job.attempts[-1] / "attempt.json").read_text())
+    os.kill(frozen["processes"]["scorer"][0], signal.SIGKILL)  # nobody else stops it
