@@ -15,13 +15,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.faults.crowds import crowd_many_workspaces, crowd_one_workspace, read_beside_a_writer
 from tests.faults.races import JUDGING, race_gate, race_run
-from tests.faults.strikes import ERRORS, SIGNALS, Case, find_points
+from tests.faults.strikes import ERRORS, SIGNALS, Case, MissedError, find_points
 from tests.jobs import Job, make_job
 
 if TYPE_CHECKING:
@@ -68,6 +67,20 @@ def case(place: Path) -> Case:
     return Case(place, str(secrets.randbelow(10**12)))
 
 
+def strike_one(place: Path, kind: str, strike: Strike) -> str:
+    """Strike once; return the kind, or that the point was missed."""
+    what, call = strike
+    try:
+        call(place)
+    except MissedError:
+        kind += ", missed"
+    except Exception:
+        sys.stdout.write(f"broken: {kind}: {what}\n")
+        raise
+    shutil.rmtree(place)
+    return kind
+
+
 def crowds(root: Path) -> Iterator[tuple[str, int]]:
     """Run the crowds and the raced gates once, and yield their figures."""
     yield "runners on one workspace, accepted", crowd_one_workspace(fresh(root, "one"), CROWD)
@@ -99,21 +112,14 @@ def soak(minutes: float, seed: int) -> int:
         for kind, count in crowds(root):
             sys.stdout.write(f"{kind}: {count}\n")
             sys.stdout.flush()
-        for kind in cycle(kinds):
-            if time.monotonic() > end or not any(kinds.values()):
-                break
-            if not kinds[kind]:
-                continue
-            what, strike = kinds[kind].pop()
-            try:
-                strike(root / "case")
-            except Exception:
-                sys.stdout.write(f"broken: {kind}: {what}\n")
-                raise
-            done[kind] += 1
-            shutil.rmtree(root / "case")
-    for kind, count in whole.items():
-        sys.stdout.write(f"{kind}: {done[kind]} of {count}\n")
+        try:
+            while time.monotonic() < end and any(kinds.values()):
+                for kind in [name for name, items in kinds.items() if items]:
+                    done[strike_one(root / "case", kind, kinds[kind].pop())] += 1
+        finally:
+            for kind, count in whole.items():
+                missed = done[f"{kind}, missed"]
+                sys.stdout.write(f"{kind}: {done[kind]} of {count}, {missed} missed\n")
     return 0
 
 
