@@ -87,8 +87,8 @@ def _decide(trial: Trial) -> Accepted:
             live_prompt=None,
             claims={},
         )
-        _require_same_identity(trial, evidence.identity)
         accepted = judge_evidence(evidence, "deciding", trial.requirements)  # 14
+        _require_same_identity(trial, evidence.identity)
         close_accepted(trial, accepted)  # 15
     return accepted
 

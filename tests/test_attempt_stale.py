@@ -404,7 +404,7 @@ def test_a_scorer_that_rewrites_who_the_attempt_is_is_found(job: Job) -> None:
         "name = os.environ['ATTEMPT_ID']\n"
         "(file,) = pathlib.Path(sys.argv[2]).glob(f'*/attempts/{name}/attempt.json')\n"
         "frozen = json.loads(file.read_text())\n"
-        "frozen['diff'] = {'path': frozen['prompt']['path'], 'inside': None}\n"
+        "frozen['diff'] = {'path': str(file.parent / 'patch.diff'), 'inside': None}\n"
         "file.write_text(json.dumps(frozen))\n"
         "score = {'verdict': 'pass', 'reasons': ['because']}\n"
         "pathlib.Path(os.environ['SCORE_FILE']).write_text(json.dumps(score))\n"

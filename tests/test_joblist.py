@@ -143,7 +143,7 @@ def test_a_signal_stops_and_records_each_job(tmp_path: Path) -> None:
     until(mark.exists)
     running.send_signal(signal.SIGINT)
     output, _ = running.communicate(timeout=60)
-    assert (running.returncode, output) == (75, "0 75 -\n1 75 -\n")
+    assert (running.returncode, output) == (1, "0 1 reject: attempt_state\n1 75 -\n")
     (log,) = (tmp_path / "state").glob("*/job-log.jsonl")
     assert json.loads(log.read_text().splitlines()[-1])["event"] == "attempt_aborted"
 
