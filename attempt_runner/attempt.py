@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attempt_runner.change import make_tree, seal_capture
 from attempt_runner.children import run_agent, run_scorer
@@ -25,7 +25,7 @@ from bootstrap.errors import (
 )
 from bootstrap.identity import NAME
 from bootstrap.live import open_live
-from bootstrap.prepare import clear_score_paths, not_yet_started
+from bootstrap.prepare import clear_score_paths, not_yet_started, stop_if_asked
 from bootstrap.seal import seal
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from bootstrap.seal import Digest
     from bootstrap.signals import SignalInbox
     from bootstrap.state import Generation
+
+ENDING: Final = ("the attempt", "to run to its end")
 
 
 def run_attempt(ground: Ground, generation: Generation, task: Task, inbox: SignalInbox) -> Accepted:
@@ -66,7 +68,7 @@ def run_attempt(ground: Ground, generation: Generation, task: Task, inbox: Signa
 def _decide(trial: Trial) -> Accepted:
     if trial.identity.agent and trial.enclosures.agent:
         exited = run_agent(trial, trial.identity.agent, trial.enclosures.agent)  # 7, 8
-        _stop_if_asked(exited.interrupted)
+        stop_if_asked(exited.interrupted, *ENDING)
     clear_score_paths(  # 9
         trial.ground,
         trial.identity.generation,
@@ -75,7 +77,7 @@ def _decide(trial: Trial) -> Accepted:
     )
     _seal_change(trial)  # 10
     scored = run_scorer(trial, make_tree(trial, trial.directory.path / SEALED_DIFF))  # 11
-    _stop_if_asked(scored.exited.interrupted)
+    stop_if_asked(scored.exited.interrupted, *ENDING)
     with _undisturbed(trial.inbox):
         score = import_score(trial, scored)  # 12
         write_receipt(trial, score)  # 13
@@ -100,7 +102,6 @@ def _require_same_identity(trial: Trial, found: FrozenAttempt) -> None:
             str(trial.directory.path / NAME),
             expected="what the runner wrote at the start",
             found="another identity",
-            remedy="hold the machine and find out who writes the state directory",
         )
 
 
@@ -140,16 +141,6 @@ def _require_size(size: int, limit: int) -> None:
     # A sparse file costs the agent nothing, and us the reading of all its zeros.
     if size > limit:
         raise refusal([Finding("diff_file", f"at most {limit} bytes", f"{size} bytes")])
-
-
-def _stop_if_asked(number: int | None) -> None:
-    if number is not None:
-        raise InterruptedRunError(
-            "the attempt",
-            expected="to run to its end",
-            found=f"signal {number}",
-            remedy="start again: a new attempt",
-        )
 
 
 def _as_the_tier_allows(trial: Trial, error: RunnerError) -> RunnerError:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from attempt_runner.gate import CLOSING, ORDER
+from attempt_runner.gate import ORDER
 from bootstrap.chain import LOG_NAME
 from bootstrap.errors import ConfigurationError, LogChainError
 from bootstrap.files import open_directory
-from bootstrap.joblog import verify_all
+from bootstrap.joblog import CLOSING, verify_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -35,6 +35,7 @@ from bootstrap.prepare import (
     hold_workspace,
     not_yet_started,
     prepare,
+    stop_if_asked,
 )
 from bootstrap.seal import digest_fd
 from bootstrap.state import read_generation
@@ -126,7 +127,7 @@ def _try(setting: Setting, model: str, earlier: Earlier | None) -> Accepted:
         with not_yet_started():
             generation = _bootstrap(setting, model, None)
         return run_attempt(setting.ground, generation, _task(setting, None), setting.inbox)
-    _stop_if_asked(setting.inbox.pending)
+    stop_if_asked(setting.inbox.pending, "the next model", "to be tried")
     with _not_bought():
         generation = _bootstrap(setting, model, earlier)
         return run_attempt(setting.ground, generation, _task(setting, earlier), setting.inbox)
@@ -193,16 +194,6 @@ def _require_same_prompt(ground: Ground, first: Generation) -> None:
             expected=f"sha256 {first.frozen.prompt_sha256}, as at the start of the job",
             found=found,
             remedy="keep the prompt where no agent can write it",
-        )
-
-
-def _stop_if_asked(number: int | None) -> None:
-    if number is not None:
-        raise InterruptedRunError(
-            "the next model",
-            expected="to be tried",
-            found=f"signal {number}",
-            remedy="start again: a new attempt",
         )
 
 

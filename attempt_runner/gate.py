@@ -20,6 +20,7 @@ from bootstrap.bind_receipt import (
     parse_receipt,
 )
 from bootstrap.errors import Finding, RefusalError, shown
+from bootstrap.joblog import CLOSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,7 +43,6 @@ RUNNER_NAMES: Final = (
 )
 ORDER: Final = (*REJECT_NAMES, *RUNNER_NAMES)
 ALONE: Final = frozenset(REJECT_NAMES[:6])  # nothing can be compared beside one of these
-CLOSING: Final = frozenset({"accepted", "rejected", "attempt_aborted"})
 VOIDING: Final = frozenset({"rejected", "attempt_aborted", "consumed", "revoked"})
 NAMED_PATHS: Final = 5  # of those that moved, in one finding
 REMEDY: Final = "run a new attempt; this one is final"

@@ -16,9 +16,8 @@ from attempt_runner.change import BASELINE
 from bootstrap.chain import LOG_NAME, chain_error
 from bootstrap.files import Directory, make_directory, open_directory_beneath, storage_error
 from bootstrap.generation import is_minted
-from bootstrap.joblog import TORN_PREFIX, JobLog, Record, read_segment, verify_all
+from bootstrap.joblog import CLOSING, TORN_PREFIX, JobLog, Record, read_segment, verify_all
 from bootstrap.state import ATTEMPTS
-from bootstrap.sweep import CLOSING
 from bootstrap.wipe import remove_tree
 
 if TYPE_CHECKING:

@@ -137,6 +137,5 @@ def _seal_prompt(
             str(ground.state.directory.path / FROZEN_DIRECTORY / FROZEN_PROMPT),
             expected=f"sha256 {generation.frozen.prompt_sha256}",
             found=digest.sha256,
-            remedy="hold the machine and find out who writes the state directory",
         )
     return digest.sha256

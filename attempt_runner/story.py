@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from attempt_runner.gate import CLOSING
 from attempt_runner.trial import DECISION
 from bootstrap.bind_receipt import StrictJsonError, load_json
 from bootstrap.errors import ConfigurationError, Finding, TamperedStateError, UnsafeFileError
 from bootstrap.files import read_regular
 from bootstrap.identity import AttemptIdentity, read_identity
-from bootstrap.joblog import Record, read_segment
+from bootstrap.joblog import CLOSING, Record, read_segment
 from bootstrap.state import State, open_attempt
 
 if TYPE_CHECKING:
@@ -82,5 +81,4 @@ def _tampered(directory: Directory, error: Exception) -> TamperedStateError:
         str(directory.path / DECISION),
         expected="the decision that the runner wrote",
         found=str(error),
-        remedy="hold the machine and find out who writes the state directory",
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from attempt_runner.gate import CLOSING
 from bootstrap.errors import ConfigurationError
+from bootstrap.joblog import CLOSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

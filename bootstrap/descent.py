@@ -7,14 +7,12 @@ import stat
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final
 
 from bootstrap.beneath import DIRECTORY_FLAGS
 from bootstrap.errors import ConfigurationError
+from bootstrap.files import Closing
 from bootstrap.mounts import mount_of
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 LINK_LIMIT: Final = 40  # as the kernel's own (path_resolution(7))
 OVERFLOW_UID: Final = 65534  # where /proc does not tell
@@ -23,7 +21,7 @@ REMEDY: Final = "repair it, or name another directory with --state-dir"
 PASS_FLAGS: Final = DIRECTORY_FLAGS | getattr(os, "O_PATH", 0)
 
 
-class Descent:
+class Descent(Closing):
     """A walk by descriptor that starts at the root directory.
 
     `fd` and `path` tell where it stands. `exposed` are the directories on the way that others
@@ -37,15 +35,8 @@ class Descent:
         self.exposed: list[Path] = []
         self._forbidden = forbidden
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the directory that was reached."""
         os.close(self.fd)
 
     def walk(self, path: Path, *, create: bool) -> None:

@@ -115,6 +115,16 @@ class LogChainError(IntegrityError):
 class TamperedStateError(IntegrityError):
     """A file of the state directory is not what the runner left there."""
 
+    def __init__(
+        self,
+        what: str,
+        *,
+        expected: str,
+        found: str,
+        remedy: str = "hold the machine and find out who writes the state directory",
+    ) -> None:
+        super().__init__(what, expected=expected, found=found, remedy=remedy)
+
 
 class StorageError(IntegrityError):
     """Our own write failed: disk full, I/O error, read-only filesystem."""

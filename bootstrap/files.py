@@ -29,12 +29,10 @@ CHUNK: Final = 64 * 1024  # one reused buffer of this size reads fastest and bou
 READ_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Directory:
-    """An open directory: the descriptor to work beneath, and its path for messages only."""
+class Closing:
+    """What has a `close`: a `with` block closes it at its end."""
 
-    fd: int
-    path: Path
+    __slots__ = ()
 
     def __enter__(self) -> Self:
         return self
@@ -46,6 +44,18 @@ class Directory:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def close(self) -> None:
+        """Close the descriptor; the object must not be used afterwards."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Directory(Closing):
+    """An open directory: the descriptor to work beneath, and its path for messages only."""
+
+    fd: int
+    path: Path
 
     def close(self) -> None:
         """Close the descriptor; the object must not be used afterwards."""

@@ -107,7 +107,6 @@ def read_identity(directory: Directory, attempt_id: str) -> AttemptIdentity:
             str(directory.path / NAME),
             expected="the identity that the runner wrote",
             found=f"{type(error).__name__}: {error}",
-            remedy="hold the machine and find out who writes the state directory",
         ) from error
 
 

@@ -32,7 +32,7 @@ from bootstrap.files import (
     write_replacing,
 )
 from bootstrap.logfile import look, read_head, require_agreement
-from bootstrap.logread import read_segment, read_tail, verify_all
+from bootstrap.logread import CLOSING, read_segment, read_tail, verify_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bootstrap.files import Directory
     from bootstrap.logfile import Tail
 
-__all__ = ["JobLog", "Record", "read_segment", "read_tail", "verify_all"]
+__all__ = ["CLOSING", "JobLog", "Record", "read_segment", "read_tail", "verify_all"]
 
 TORN_PREFIX: Final = "job-log.torn-"
 UNNOTED: Final = ".new"  # ends the name of a quarantined tail that no record names yet

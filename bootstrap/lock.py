@@ -154,5 +154,4 @@ def _tampered(directory: Directory, expected: str, found: str) -> TamperedStateE
         str(directory.path / LOCK_NAME),
         expected=expected,
         found=found,
-        remedy="hold the machine and find out who writes the state directory",
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SEGMENT_LIMIT: Final = 16_384  # records of one generation: bounds a reader's memory
 MINTED: Final = "generation_minted"
+CLOSING: Final = frozenset({"accepted", "rejected", "attempt_aborted"})  # one ends an attempt
 
 
 def read_segment(directory: Directory, generation: str | None) -> tuple[Record, ...]:

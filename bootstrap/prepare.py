@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 FROZEN_DIRECTORY: Final = "frozen"
 FROZEN_PROMPT: Final = "prompt"
+WAITING: Final = ("the workspace lock", "to be waited for", "start again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +109,19 @@ def hold_workspace(
     """
     with (
         open_state(workspace, root.path, create=create, named=root.named) as state,
-        lock(state, wait, lambda: _stop_waiting(inbox.pending)) as held,
+        lock(state, wait, lambda: stop_if_asked(inbox.pending, *WAITING)) as held,
         _open_workspace(state.workspace) as opened,
     ):
         yield Ground(state, opened, JobLog(state.directory), held)
 
 
-def _stop_waiting(number: int | None) -> None:
+def stop_if_asked(
+    number: int | None, what: str, expected: str, remedy: str = "start again: a new attempt"
+) -> None:
+    """Raise InterruptedRunError for a signal, `number`, that asks the runner to stop."""
     if number is not None:
-        raise InterruptedRunError(
-            "the workspace lock",
-            expected="to be waited for",
-            found=f"signal {number}",
-            remedy="start again",
-        )
+        found = f"signal {number}"
+        raise InterruptedRunError(what, expected=expected, found=found, remedy=remedy)
 
 
 @contextmanager

@@ -61,7 +61,6 @@ __all__ = [
 GENERATION_NAME: Final = "generation.json"
 ATTEMPTS: Final = "attempts"
 MAX_GENERATION_BYTES: Final = 1024 * 1024  # a command's argv and digests: 128 KiB a word
-TAMPERED: Final = "hold the machine and find out who writes the state directory"
 
 
 def lock(
@@ -193,4 +192,4 @@ def _bootstrap_first(found: str) -> ConfigurationError:
 
 
 def _tampered(path: Path, expected: str, found: str) -> TamperedStateError:
-    return TamperedStateError(str(path), expected=expected, found=found, remedy=TAMPERED)
+    return TamperedStateError(str(path), expected=expected, found=found)

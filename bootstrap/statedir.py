@@ -6,17 +6,16 @@ import errno
 import os
 import stat
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from bootstrap.beneath import DIRECTORY_FLAGS
 from bootstrap.descent import PASS_FLAGS, Descent, make_durably, refused
-from bootstrap.files import Directory, storage_error
+from bootstrap.files import Closing, Directory, storage_error
 from bootstrap.location import locate
 from bootstrap.place import folder_name, identify_workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from bootstrap.location import Location
     from bootstrap.place import Workspace
@@ -38,7 +37,7 @@ _MISPLACED: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class State(Closing):
     """The open state directory of one workspace.
 
     `workspace` is the workspace's real path, device and inode. `exposed` are directories
@@ -51,17 +50,6 @@ class State:
     device: int
     inode: int
     exposed: tuple[Path, ...]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the descriptor; the object must not be used afterwards."""

@@ -9,7 +9,7 @@ from bootstrap.cells import close_cell, find_cell
 from bootstrap.errors import ProcessesRemainError
 from bootstrap.files import open_directory
 from bootstrap.identity import AttemptIdentity, read_identity
-from bootstrap.joblog import read_segment
+from bootstrap.joblog import CLOSING, read_segment
 from bootstrap.state import boot_id, open_attempt
 from bootstrap.strays import find_strays, stop_strays
 from bootstrap.wipe import remove_trash, remove_tree
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bootstrap.joblog import JobLog, Record
     from bootstrap.state import State
 
-CLOSING: Final = frozenset({"accepted", "rejected", "attempt_aborted"})
 SEARCHED: Final = "searched, not proved"
 STRAY_GRACE: Final = 5.0  # seconds that a killed process has to disappear
 

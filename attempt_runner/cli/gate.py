@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from attempt_runner.cli.jobs import caller, claims_of, open_workspace_state
-from attempt_runner.cli.options import Attempt, StateDir, Workspace
+from attempt_runner.cli.options import Attempt, Require, StateDir, Workspace
 from attempt_runner.cli.output import write_result
 from attempt_runner.emit import emit_diff
 from attempt_runner.evidence import Evidence, load_evidence
@@ -48,12 +48,7 @@ def command(
         Path | None,
         typer.Option(metavar="FILE", help="Write the very bytes that were verified: merge those."),
     ] = None,
-    require: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[=VALUE]", help="Demand recorded evidence: scored=tree. Repeatable."
-        ),
-    ] = None,
+    require: Require = None,
     *,
     consume: Annotated[
         bool, typer.Option("--consume", help="Accept this attempt once: a second gate rejects.")

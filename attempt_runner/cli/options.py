@@ -25,6 +25,10 @@ StateDir = Annotated[
         show_default=False,
     ),
 ]
+Require = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME[=VALUE]", help="Demand recorded evidence: scored=tree. Repeatable."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, or one a line.")]
 
 

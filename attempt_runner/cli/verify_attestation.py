@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from attempt_runner.cli.options import misused
+from attempt_runner.cli.options import Require, misused
 from attempt_runner.cli.output import write_result
 from attempt_runner.cli.signing import load_public_key
 from attempt_runner.evidence import FileDigest, FileFault
@@ -48,12 +48,7 @@ def command(  # noqa: PLR0913, PLR0917 - each parameter is an option
         Path | None,
         typer.Option(metavar="DIR", help="Refuse what was consumed or revoked in this ledger."),
     ] = None,
-    require: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[=VALUE]", help="Demand recorded evidence: scored=tree. Repeatable."
-        ),
-    ] = None,
+    require: Require = None,
     max_age: Annotated[
         str | None,
         typer.Option(metavar="AGE", help="Refuse an accept older than this: 90s, 30m, 1h, 2d."),
